@@ -23,8 +23,9 @@ from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.planner.elastic_model import ElasticJob, ElasticMode
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.scheduler.elastic.model import ElasticJob
 from tests.elastic_rig import elastic, essential, make_job, turnarounds_s
 from tests.samples import make_type
 

@@ -26,10 +26,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from longshore.pool.bundle import build_runner
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import LinkSettings, ProbeStageError
-from longshore.pool.ssh_keys import load_or_create_private_key, public_key_text
+from longshore.pool.remote.deploy import build_runner
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import LinkSettings, ProbeStageError
+from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
 from tests.hostile_server import KINDS
 from tests.link_rig import Recorder, genuine, link_settings, make_link, order, start
 from tests.sshd_host import SshdHost, wait_until

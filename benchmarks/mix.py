@@ -26,13 +26,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from longshore.dispatcher.model import Placement, Profile, SchedulerSettings
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types, price_order
-from longshore.dispatcher.planner.limits import View
-from longshore.dispatcher.planner.mix import Option, Want
-from longshore.dispatcher.planner.room import Rules
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Placement, Profile, SchedulerSettings
+from longshore.dispatcher.domain.feasibility import eligible_types, price_order
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.snapshot import View
+from longshore.dispatcher.scheduler.scale_up.solve import Option, Want
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, price, random_case, random_type, solve
 from tests.planner_rig import make_limits, make_view

@@ -17,10 +17,15 @@ import sys
 import time
 from decimal import Decimal
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.messages import Woken
-from longshore.dispatcher.model import Constraints, Container, ContainerSpec, SchedulerSettings
-from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    ContainerSpec,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.messages import Woken
+from longshore.dispatcher.domain.queries import Recovered
+from longshore.dispatcher.engine.engine import Engine
 from longshore.drivers.interface import TYPE_TAG, InstanceType, Resources
 from longshore.pool.messages import AttemptExited, LogComplete, StartAttempt
 from longshore.pool.model import AttemptExit, ExitKind, InstanceSeen, PoolSettings, WorkerState

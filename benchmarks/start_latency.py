@@ -22,8 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from longshore.pool.ssh import SshConnection
-from longshore.pool.ssh_keys import load_or_create_private_key, public_key_text
+from longshore.pool.remote.ssh import SshConnection
+from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
 from tests.dispatcher_process import DispatcherProcess, wait_for
 from tests.sshd_host import SshdHost
 

@@ -25,10 +25,10 @@ from sqlalchemy import insert
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.messages import InsertContainers, SaveAttempt, SaveContainer
-from longshore.dispatcher.model import ContainerState
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.containers import ContainerState
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.messages import InsertContainers, SaveAttempt, SaveContainer
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.store import codec, job_codec, sqlite, tables
 from longshore.dispatcher.store.store import Store
 from tests.store_values import SPEC, attempt, container, job, task

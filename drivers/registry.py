@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import EntryPoint, entry_points
@@ -15,6 +17,33 @@ import msgspec
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import InstanceSet, InstanceType
 
+# ---- one call at a time for each name, whoever else calls meanwhile ------------------------------
+
+
+class Turns:
+    """Lets calls for one name wait for each other, and those for several names go on together."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy: set[str] = set()
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Wait until nobody else is at `name`, and keep others from it as long as this lasts."""
+        with self._changed:
+            while name in self._busy:
+                self._changed.wait()
+            self._busy.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy.discard(name)
+                self._changed.notify_all()
+
+
+# --------------------------------------------------------------------------------------------------
+
 ENTRY_POINT_GROUP = "longshore.drivers"
 
 _MOVED = frozenset({"dispatcher", "drivers", "pool"})
@@ -22,8 +51,8 @@ _MOVED = frozenset({"dispatcher", "drivers", "pool"})
 
 _BUILT_IN = {
     "ec2": "longshore.drivers.ec2.driver:DRIVER",
-    "libcloud": "longshore.drivers.libcloud_driver.driver:DRIVER",
-    "loopback": "longshore.drivers.loopback:DRIVER",
+    "libcloud": "longshore.drivers.libcloud.driver:DRIVER",
+    "loopback": "longshore.drivers.local.loopback:DRIVER",
     "simulated": "longshore.drivers.simulated.driver:DRIVER",
 }
 

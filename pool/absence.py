@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from longshore.drivers.errors import RateLimitError
 from longshore.drivers.interface import Existence
-from longshore.pool import stillborn
+from longshore.pool import boot_failures
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import FindFailed, FindInstance, InstanceFound, ProbeFailed
 from longshore.pool.model import Absence, AttemptPhase, PoolSettings, Worker, WorkerState
@@ -167,7 +167,7 @@ def _conclude(core: PoolCore, worker: Worker, absence: Absence, now: float) -> b
         return False
     if worker.state is WorkerState.BOOTING:
         why = f": {worker.reason}" if worker.reason else ""
-        stillborn.note(core, worker, f"it was gone before it was ready{why}", now)
+        boot_failures.note(core, worker, f"it was gone before it was ready{why}", now)
     core.move(worker, Trigger.GONE, now)
     return True
 

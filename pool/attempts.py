@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from longshore.pool import idle, interruption, signals, stillborn, strays, trials
+from longshore.pool import boot_failures, interruption, shutdown, signals, strays, trials
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
     AttemptExited,
@@ -27,7 +27,7 @@ from longshore.pool.model import (
     Worker,
     WorkerState,
 )
-from longshore.pool.notices import (
+from longshore.pool.pool_events import (
     AttemptEnded,
     AttemptImageKnown,
     AttemptLogComplete,
@@ -131,15 +131,15 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
         worker.last_error = f"start refused: {event.message}"
         if worker.strikes >= STRIKES_BEFORE_DRAIN:
             what = f"{worker.strikes} starts in a row were refused: {event.message}"
-            idle.condemn(core, worker, what)
-            stillborn.note(core, worker, what, now)
+            shutdown.condemn(core, worker, what)
+            boot_failures.note(core, worker, what, now)
     missing(core, attempt, event.message, now, refused=refused, overloaded=overloaded)
     if worker is not None and overloaded:
         if not known:
             _pause(core, worker, event.message, now)
         if not worker.busy_with:
             what = f"a start was refused where nothing else ran: {event.message}"
-            stillborn.note(core, worker, what, now)
+            boot_failures.note(core, worker, what, now)
 
 
 def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
@@ -234,7 +234,7 @@ def _running(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     if attempt.phase is AttemptPhase.STARTING:
         attempt.phase = AttemptPhase.RUNNING
         if attempt.worker_id in core.workers:
-            stillborn.prove(core, core.workers[attempt.worker_id], now)
+            boot_failures.prove(core, core.workers[attempt.worker_id], now)
         core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
 
 
@@ -284,7 +284,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         )
     if worker is not None:
         if how.kind in _RAN:
-            stillborn.prove(core, worker, now)
+            boot_failures.prove(core, worker, now)
         if not attempt.stray and not attempt.kill_wanted and not worker.interruption:
             trials.note_end(core, worker, attempt, how, now)
         _vacate(core, worker, attempt, now)
@@ -297,7 +297,7 @@ def _vacate(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) ->
         worker.last_busy = now
     if worker.state is WorkerState.RUNNING and not worker.busy_with:
         core.move(worker, Trigger.LAST_EXIT, now)
-    idle.review(core, worker, now)
+    shutdown.review(core, worker, now)
 
 
 def on_log_complete(core: PoolCore, event: LogComplete) -> None:
@@ -319,7 +319,7 @@ def release(core: PoolCore, attempt_id: str, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.unreleased.discard(attempt_id)
-        idle.review(core, worker, now)
+        shutdown.review(core, worker, now)
 
 
 def _release(core: PoolCore, worker_id: str, attempt_id: str) -> None:
@@ -366,8 +366,8 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     signals.send_if_wanted(core, attempt, now)
     worker = core.workers.get(attempt.worker_id)
     if worker is not None and signals.given_up(attempt):
-        idle.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
-        idle.review(core, worker, now)
+        shutdown.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
+        shutdown.review(core, worker, now)
 
 
 def give_log_up(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
@@ -377,4 +377,4 @@ def give_log_up(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         worker.unreleased.discard(attempt.id)
-        idle.review(core, worker, now)
+        shutdown.review(core, worker, now)

@@ -6,7 +6,7 @@ worker gets no new work then and is drained; what runs goes on as long as it is 
 
 from __future__ import annotations
 
-from longshore.pool import idle
+from longshore.pool import shutdown
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import InterruptionNoticed
 from longshore.pool.model import AttemptExit, ExitKind, Worker, WorkerState
@@ -28,7 +28,7 @@ def on_noticed(core: PoolCore, event: InterruptionNoticed, now: float) -> None:
     core.statistics.interruptions += 1
     worker.revision += 1
     core.note_changed(worker, f"the cloud takes it back at {event.at}")
-    idle.review(core, worker, now)
+    shutdown.review(core, worker, now)
 
 
 def explains_exit(worker: Worker | None, how: AttemptExit) -> bool:

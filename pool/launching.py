@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from longshore.drivers.errors import AmbiguousResult
 from longshore.drivers.interface import InstanceType
-from longshore.pool import idle, probing
+from longshore.pool import probing, shutdown
 from longshore.pool.core import PoolCore
 from longshore.pool.holds import Scope, Tally
 from longshore.pool.messages import Created, CreateFailed, CreateInstance
 from longshore.pool.model import Launch, Payer, PendingLaunch, WorkerState
-from longshore.pool.notices import LaunchMade
+from longshore.pool.pool_events import LaunchMade
 from longshore.pool.quotas import QuotaBound
 from longshore.pool.tags import launch_tags, without_room
 from longshore.pool.timers import TimerKind
@@ -61,13 +61,13 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
         core.bind_launch(worker, event.token)
-    idle.keep_killed(core, worker, now)
-    idle.keep_ended(core, worker, now)
+    shutdown.keep_killed(core, worker, now)
+    shutdown.keep_ended(core, worker, now)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.SHUTDOWN):
         core.move(worker, Trigger.CREATED, now)
     if worker.state is WorkerState.BOOTING:
         probing.ensure(core, worker, now)
-        idle.review(core, worker, now)
+        shutdown.review(core, worker, now)
     _note_made(core, pending, now)
     if worker.host_key:
         core.end_launch(event.token)

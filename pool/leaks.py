@@ -2,7 +2,7 @@
 
 A normal boot, work, an idle instance within its timeout, and one that is held and well are wanted.
 What an admin holds although it is of no use, what the cloud does not end, and what nobody can see
-is not; nor is what an instance has left behind, of which `pool/leftovers.py` knows.
+is not; nor is what an instance has left behind, of which `pool/remote/leftovers.py` knows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from longshore.drivers.interface import TOKEN_TAG, Leftover
 from longshore.pool import strays
 from longshore.pool.core import PoolCore
 from longshore.pool.cost import cost_usd
-from longshore.pool.idle import in_use
 from longshore.pool.model import (
     Doubtful,
     IdleBehavior,
@@ -26,6 +25,7 @@ from longshore.pool.model import (
     Worker,
     WorkerState,
 )
+from longshore.pool.shutdown import in_use
 from longshore.pool.tags import is_unrecognised
 
 _LEAST_PATIENCE_S = 300.0
@@ -38,6 +38,26 @@ _NAMED = 5
 """How many strays are named in a sentence."""
 REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """What `looks` looks in a row have shown, the first at `since`, in seconds since the epoch."""
+
+    leftover: Leftover
+    since: float
+    looks: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftoverReport:
+    """What stays of instances that are gone, and why that cannot be told ("": it can)."""
+
+    items: tuple[LeftBehind, ...] = ()
+    problem: str = ""
+
+
+NO_LEFTOVERS = LeftoverReport()
 
 
 class LeakKind(Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from longshore.pool import absence, idle, launching, probing, troubles
+from longshore.pool import absence, launching, probing, shutdown, troubles
 from longshore.pool.core import PoolCore
 from longshore.pool.delays import sentence
 from longshore.pool.messages import Listed, ListingFailed, ListInstances, SetTags
@@ -126,12 +126,12 @@ def _see(
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
         core.note_changed(worker, f"its tags say {worker.behavior.value}")
-    idle.keep_killed(core, worker, now)
-    idle.keep_ended(core, worker, now)
+    shutdown.keep_killed(core, worker, now)
+    shutdown.keep_ended(core, worker, now)
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)
-        idle.review(core, worker, now)
+        shutdown.review(core, worker, now)
 
 
 def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen, *, repeated: bool) -> None:
@@ -152,7 +152,7 @@ def _recognise(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:
     worker.behavior = core.asked_behaviors.get(worker.id, behavior_from(tags))
     worker.revision += 1
     if worker.session_up:
-        idle.set_lease(core, worker)
+        shutdown.set_lease(core, worker)
 
 
 def _keep_tags(core: PoolCore, worker: Worker, tags: dict[str, str], now: float) -> None:

@@ -7,7 +7,7 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from longshore.pool import absence, attempts, idle, sizes, stillborn, trials
+from longshore.pool import absence, attempts, boot_failures, shutdown, sizes, trials
 from longshore.pool.core import PoolCore
 from longshore.pool.delays import doubled_s
 from longshore.pool.messages import (
@@ -76,7 +76,7 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             boot=worker.state not in _READY,
             trial=worker.on_trial,
             look_anyway=worker.state is WorkerState.UNKNOWN,
-            suspend_lease=idle.suspends_lease(worker),
+            suspend_lease=shutdown.suspends_lease(worker),
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
         )
     )
@@ -92,7 +92,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
         return
     current = event.revision == worker.revision
     if not current:
-        idle.set_lease(core, worker)  # an admin may have held it since the probe was sent
+        shutdown.set_lease(core, worker)  # an admin may have held it since the probe was sent
     reattached = not worker.session_up
     was_up = worker.state in _READY
     worker.probe_op = 0
@@ -208,7 +208,7 @@ def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
     core.timers.soonest(
         TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
     )
-    idle.review(core, worker, now)
+    shutdown.review(core, worker, now)
 
 
 def _settle(core: PoolCore, worker: Worker, boot_id: str, now: float) -> None:
@@ -227,7 +227,7 @@ def _settle(core: PoolCore, worker: Worker, boot_id: str, now: float) -> None:
         core.move(worker, Trigger.READY_EMPTY, now)
     # Who is not ready was probed for its boot, too (see `_send_probe`).
     worker.boot_id = boot_id
-    idle.review(core, worker, now)
+    shutdown.review(core, worker, now)
 
 
 def _boot_anew(core: PoolCore, worker: Worker, now: float) -> None:
@@ -238,7 +238,7 @@ def _boot_anew(core: PoolCore, worker: Worker, now: float) -> None:
     worker.boots_since = now
     core.move(worker, Trigger.REBOOTED, now)
     core.timers.soonest(TimerKind.PROBE, worker.id, now)
-    idle.review(core, worker, now)
+    shutdown.review(core, worker, now)
 
 
 def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
@@ -269,7 +269,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     if worker is None:
         return
     if worker.state is WorkerState.SHUTDOWN:
-        idle.wait_no_longer(core, worker, now)
+        shutdown.wait_no_longer(core, worker, now)
         return
     worker.session_up = False
     worker.revision += 1
@@ -294,7 +294,7 @@ def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
     worker = core.workers.get(event.worker_id)
     if worker is not None and worker.complaint != event.message:
         _hear_complaint(core, worker, event.message, now)
-        idle.review(core, worker, now)
+        shutdown.review(core, worker, now)
 
 
 def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) -> None:
@@ -303,7 +303,7 @@ def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) ->
     worker.complaint = message
     worker.revision += 1
     if message:
-        stillborn.note(core, worker, message, now)
+        boot_failures.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
         return
     worker.broken_at = worker.broken_at if worker.verdict else 0.0
@@ -315,7 +315,7 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
     return (
         worker.behavior is IdleBehavior.RUN
         and worker.state is not WorkerState.SHUTDOWN
-        and not idle.is_draining(worker)
+        and not shutdown.is_draining(worker)
         and not is_offline(core, worker, now)
         and not worker.unseen
         and worker.takes_more(now)

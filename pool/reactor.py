@@ -7,13 +7,13 @@ from typing import Literal, assert_never
 from longshore.pool import (
     absence,
     attempts,
-    idle,
     interruption,
     launching,
     listing,
     probing,
+    shutdown,
     sizes,
-    standstill,
+    store_stall,
 )
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
@@ -82,13 +82,13 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
         case CreateFailed():
             launching.on_create_failed(core, event, now)
         case Destroyed():
-            idle.on_destroyed(core, event, now)
+            shutdown.on_destroyed(core, event, now)
         case DestroyFailed():
-            idle.on_destroy_failed(core, event, now)
+            shutdown.on_destroy_failed(core, event, now)
         case TagsSet():
-            idle.on_tags_set(core, event, now)
+            shutdown.on_tags_set(core, event, now)
         case TagsFailed():
-            idle.on_tags_failed(core, event, now)
+            shutdown.on_tags_failed(core, event, now)
         case InstanceFound():
             absence.on_found(core, event, now)
         case FindFailed():
@@ -116,9 +116,9 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
         case LogComplete():
             attempts.on_log_complete(core, event)
         case HeldUp():
-            standstill.begin(core, event)
+            store_stall.begin(core, event)
         case MovedOn():
-            standstill.end(core, now)
+            store_stall.end(core, now)
         case _:
             assert_never(event)
 
@@ -163,20 +163,20 @@ def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) 
             probing.on_probe_due(core, worker, now)
         case TimerKind.OFFLINE:
             probing.await_offline(core, worker, now)
-            idle.review(core, worker, now)
+            shutdown.review(core, worker, now)
         case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OVERLOAD:
-            idle.review(core, worker, now)
+            shutdown.review(core, worker, now)
         case TimerKind.DISMISSAL | TimerKind.DESTROY if core.held_up:
             core.timers.set(kind, worker.id, now + core.settings.shutdown_timeout_s)
         case TimerKind.DISMISSAL:
-            idle.wait_no_longer(core, worker, now)
+            shutdown.wait_no_longer(core, worker, now)
         case TimerKind.DESTROY:
             if worker.state is WorkerState.SHUTDOWN:
-                idle.destroy(core, worker, now)
+                shutdown.destroy(core, worker, now)
         case TimerKind.TAGS:
-            idle.save_tags(core, worker, now)
+            shutdown.save_tags(core, worker, now)
         case TimerKind.RELEASE:
-            idle.release(core, worker, now)
+            shutdown.release(core, worker, now)
         case _:
             assert_never(kind)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from longshore.pool.charging import room_left, shortfall
 from longshore.pool.core import PoolCore
 from longshore.pool.model import MachineSize, Worker
-from longshore.pool.room import room_left, shortfall
 from longshore.pool.tags import is_unrecognised
 from longshore.pool.timers import TimerKind
 

@@ -10,10 +10,10 @@ admin decides: it is ended, or adopted, which leaves it to its own end and is no
 from __future__ import annotations
 
 from longshore.drivers.interface import Resources
-from longshore.pool import stillborn
+from longshore.pool import boot_failures
 from longshore.pool.core import PoolCore
 from longshore.pool.model import AttemptPhase, AttemptReport, PoolAttempt, Worker, stray_id
-from longshore.pool.notices import StrayFound
+from longshore.pool.pool_events import StrayFound
 
 
 def is_anothers(core: PoolCore, report: AttemptReport) -> bool:
@@ -57,7 +57,7 @@ def take_in(
     if not kept_for and not worker.launched_here:
         # An earlier process may have started it there. What another store knows, or an image brings
         # along, says nothing of whether what we start runs.
-        stillborn.prove(core, worker, now)
+        boot_failures.prove(core, worker, now)
     return attempt
 
 

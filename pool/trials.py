@@ -24,7 +24,7 @@ tries, is for the dispatcher (`dispatcher.planner.avoiding`, `dispatcher.restart
 
 from __future__ import annotations
 
-from longshore.pool import idle, stillborn
+from longshore.pool import boot_failures, shutdown
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import ProbeSucceeded
 from longshore.pool.model import AttemptExit, ExitKind, Fault, PoolAttempt, Swallowed, Worker
@@ -83,8 +83,8 @@ def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> 
         number = len(swallowed)
         who = f"{number} containers" if number != 1 else "a container"
         what = f"{who} could not run there: {event.trial_error}"
-        idle.condemn(core, worker, what)
-        stillborn.note(core, worker, what, now)
+        shutdown.condemn(core, worker, what)
+        boot_failures.note(core, worker, what, now)
         return
     for user in sorted({each.user for each in swallowed.values()}):
         worker.acquitted[user] = now + ACQUITTED_S

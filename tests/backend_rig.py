@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from longshore.dispatcher.config.model import LimitsConfig
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.domain.messages import Change
+from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
-from longshore.dispatcher.messages import Change
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.runtime import Runtime
+from longshore.dispatcher.service.events import Broker, Watchers
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import CreateInstance
 from tests.engine_rig import Rig

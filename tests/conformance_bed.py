@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from longshore.dispatcher.conformance_trial import make_trial
-from longshore.drivers.conformance import Cause, Patience, Trial
+from longshore.dispatcher.conformance.kit import Cause, Patience, Trial
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.errors import ErrorScope
 from longshore.drivers.interface import InstanceSet
 from longshore.drivers.registry import Capability, DriverInfo

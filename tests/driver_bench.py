@@ -12,7 +12,6 @@ from pathlib import Path
 
 import paramiko
 
-from longshore.drivers import loopback
 from longshore.drivers.interface import (
     HostKeyVerdict,
     Instance,
@@ -20,9 +19,10 @@ from longshore.drivers.interface import (
     InstanceType,
     Resources,
 )
+from longshore.drivers.local import loopback
+from longshore.drivers.local.ssh_server import host_key_in, public_key_text
 from longshore.drivers.registry import DriverContext, driver
 from longshore.drivers.simulated.parameters import SimulatedParameters
-from longshore.drivers.ssh_server import host_key_in, public_key_text
 from tests import sshd_driver
 from tests.sshd_host import wait_until
 

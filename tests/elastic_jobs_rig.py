@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import Job, JobTask, JobType
-from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
-from longshore.dispatcher.model import Container, SchedulerSettings
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.domain.containers import Container, SchedulerSettings
+from longshore.dispatcher.domain.jobs import (
+    ElasticMode,
+    ElasticTerms,
+    Job,
+    JobTask,
+    JobType,
+    Role,
+    Terms,
+)
 from longshore.pool.messages import ListInstances, StartAttempt
 from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from longshore.dispatcher.elastic_settings import ElasticSettings
-from longshore.dispatcher.model import Placement, Profile
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_model import (
+from longshore.dispatcher.domain.containers import ElasticSettings, Placement, Profile
+from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticJob,
-    ElasticMode,
     ElasticPlan,
     ElasticView,
     Member,
     MemberState,
     Place,
-    Role,
     Room,
 )
-from longshore.dispatcher.planner.elastic_order import progressed, remaining_s
-from longshore.dispatcher.planner.room import Rules, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.elastic.order import progressed, remaining_s
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
+from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind, empty_slot
 from longshore.drivers.interface import InstanceType, Resources
 from tests.samples import GIB, make_type
 

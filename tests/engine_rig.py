@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import Container, SchedulerSettings
+from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.messages import (
     CancelRequested,
     Command,
     Confirm,
@@ -28,9 +28,9 @@ from longshore.dispatcher.messages import (
     Submitted,
     Woken,
 )
-from longshore.dispatcher.model import Container, SchedulerSettings
-from longshore.dispatcher.outflow import Outflow, Write
-from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.domain.queries import Recovered
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.outbox import Outflow, Write
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
 from longshore.pool.messages import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from longshore.dispatcher.explaining.health import cloud_problems
+from longshore.dispatcher.explain.health import cloud_problems
 from longshore.dispatcher.metrics.exposition import Metrics
 from tests.engine_rig import Rig
 from tests.samples import DISK

@@ -13,24 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.api.backend import (
-    Conflict,
-    Health,
-    InstanceReport,
-    InstanceView,
-    LeakReport,
-    NewContainer,
-    NotFound,
-    ServerEvent,
-    StrayPage,
-    StrayView,
-    Unavailable,
-)
-from longshore.dispatcher.desk.views import stray_page
-from longshore.dispatcher.explaining.explanation import Explanation, Standing
-from longshore.dispatcher.explaining.health import Problem
-from longshore.dispatcher.jobs.plan import JobPlan
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
@@ -38,10 +21,29 @@ from longshore.dispatcher.model import (
     Reason,
     WaitReason,
 )
-from longshore.dispatcher.planner.per_instance_counts import Counts
-from longshore.dispatcher.queries import ContainerFilter, Page
-from longshore.dispatcher.store.paging import slice_of
-from longshore.dispatcher.vitals import Vitals
+from longshore.dispatcher.domain.cursors import slice_of
+from longshore.dispatcher.domain.queries import ContainerFilter, Page
+from longshore.dispatcher.domain.views import (
+    Health,
+    InstanceReport,
+    InstanceView,
+    LeakReport,
+    Problem,
+    ServerEvent,
+    StrayPage,
+    StrayView,
+)
+from longshore.dispatcher.domain.vitals import Vitals
+from longshore.dispatcher.explain.explanation import Explanation, Standing
+from longshore.dispatcher.explain.instance_views import stray_page
+from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
+from longshore.dispatcher.service.contracts import (
+    Conflict,
+    NewContainer,
+    NotFound,
+    Unavailable,
+)
+from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.pool.model import BehaviorNote, IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
 from tests.samples import DISK

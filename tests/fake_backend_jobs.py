@@ -7,8 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from longshore.dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
-from longshore.dispatcher.desk.job_making import (
+from longshore.dispatcher.domain.containers import Container, ContainerState, Reason, WaitReason
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, Tally, environment_of
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter, JobPage
+from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.service.dry_run_model import JobPlan
+from longshore.dispatcher.service.job_factory import (
     containers_in,
     misplaced_in_revision,
     new_job,
@@ -18,11 +22,6 @@ from longshore.dispatcher.desk.job_making import (
     why_not_dispatched,
     why_not_revised,
 )
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, Tally
-from longshore.dispatcher.jobs.parameters import environment_of
-from longshore.dispatcher.jobs.plan import JobPlan
-from longshore.dispatcher.model import Container, ContainerState, Reason, WaitReason
-from longshore.dispatcher.queries import ContainerFilter, JobFilter, JobPage
 from longshore.drivers.errors import InvalidRequest
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.explaining.health import ProblemKind, cloud_problems
+from longshore.dispatcher.domain.views import ProblemKind
+from longshore.dispatcher.explain.health import cloud_problems
 from tests.engine_rig import Rig
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import (
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ContainerState,
+    Dependency,
+    DependencyOn,
+    InstanceRecord,
+)
+from longshore.dispatcher.domain.jobs import (
     Job,
     JobState,
     JobTask,
@@ -13,13 +20,6 @@ from longshore.dispatcher.jobs.model import (
     Tally,
     nodes_of,
     task_node,
-)
-from longshore.dispatcher.model import (
-    Container,
-    ContainerState,
-    Dependency,
-    DependencyOn,
-    InstanceRecord,
 )
 from tests.samples import make_container
 

@@ -15,8 +15,8 @@ from longshore.drivers.interface import (
     InstanceType,
     Resources,
 )
-from longshore.drivers.libcloud_driver.naming import node_name
-from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.libcloud.naming import node_name
+from longshore.drivers.libcloud.parameters import LibcloudParameters
 from longshore.drivers.registry import DriverContext, driver
 
 TYPE = InstanceType(

@@ -27,10 +27,10 @@ from libcloud.compute.drivers.dummy import DummyConnection, DummyNodeDriver
 from libcloud.compute.providers import DRIVERS, set_driver
 from libcloud.compute.types import NodeState
 
-from longshore.drivers.conformance_model import Cause
-from longshore.drivers.local_machine import instance_environment, remove_files, run_init
-from longshore.drivers.local_processes import end_processes
-from longshore.drivers.ssh_command import Wake
+from longshore.dispatcher.conformance.model import Cause
+from longshore.drivers.local.machine import instance_environment, remove_files, run_init
+from longshore.drivers.local.processes import end_processes
+from longshore.drivers.local.ssh_command import Wake
 from tests.sshd_host import SshdHost
 
 PROVIDER = "longshore-test"

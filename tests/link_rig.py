@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from longshore.drivers.interface import HostKeyVerdict
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_attempts import LinkListener
-from longshore.pool.link_model import LinkSettings, StartResult
 from longshore.pool.model import AttemptExit, AttemptImage, AttemptOrder
-from longshore.pool.ssh_keys import PrivateKey
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_attempts import LinkListener
+from longshore.pool.remote.link_model import LinkSettings, StartResult
+from longshore.pool.remote.ssh_keys import PrivateKey
 from tests.sshd_host import wait_until
 
 SCRIPTED_RUNNER = Path(__file__).with_name("scripted_runner.py")

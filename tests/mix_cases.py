@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pulp
 
-from longshore.dispatcher.model import Placement
-from longshore.dispatcher.planner.fit import price_order
-from longshore.dispatcher.planner.mix import NewInstance, Option, Want, cheapest_mix
+from longshore.dispatcher.domain.containers import Placement
+from longshore.dispatcher.domain.feasibility import price_order
+from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want, cheapest_mix
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.room import charge
+from longshore.pool.charging import charge
 from tests.samples import GIB
 
 MAX_CONTAINERS = 8

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import PerInstanceTerms, Terms
-from longshore.dispatcher.messages import JobRevised, JobSubmitted
-from longshore.dispatcher.model import Constraints, Container, ContainerSpec, Retries
+from longshore.dispatcher.domain.containers import Constraints, Container, ContainerSpec, Retries
+from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, PerInstanceTerms, Tally, Terms
+from longshore.dispatcher.domain.messages import JobRevised, JobSubmitted
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import (
     AttemptExited,

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from longshore.dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
-from longshore.dispatcher.planner import preemption
-from longshore.dispatcher.planner.per_instance import plan
-from longshore.dispatcher.planner.per_instance_evictions import preempting
-from longshore.dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Constraints,
+    ContainerSpec,
+    Retries,
+)
+from longshore.dispatcher.domain.jobs import PerInstanceKind, UpdateStrategy
+from longshore.dispatcher.scheduler.placement import preemption
+from longshore.dispatcher.scheduler.placement.preemption import PreemptionSettings
+from longshore.dispatcher.scheduler.system.evict import preempting
+from longshore.dispatcher.scheduler.system.model import (
     Evict,
     Host,
     LiveAttempt,
@@ -28,15 +34,11 @@ from longshore.dispatcher.planner.per_instance_model import (
     Victim,
     nobody,
 )
-from longshore.dispatcher.planner.per_instance_rounds import (
-    PerInstanceKind,
-    Rollout,
-    UpdateStrategy,
-)
-from longshore.dispatcher.planner.preemption import PreemptionSettings
+from longshore.dispatcher.scheduler.system.plan import plan
+from longshore.dispatcher.scheduler.system.rollout import Rollout
 from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.charging import charge
 from longshore.pool.model import IdleBehavior
-from longshore.pool.room import charge
 from tests.samples import make_type
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
-from longshore.pool.bundle import RunnerBundle
-from longshore.pool.cloud_calls import CloudCalls, Launching
-from longshore.pool.link_model import LinkSettings
 from longshore.pool.messages import PoolEvent
-from longshore.pool.performer import Performer
-from longshore.pool.ssh_keys import load_or_create_private_key
+from longshore.pool.remote.cloud_calls import CloudCalls, Launching
+from longshore.pool.remote.deploy import RunnerBundle
+from longshore.pool.remote.link_model import LinkSettings
+from longshore.pool.remote.performer import Performer
+from longshore.pool.remote.ssh_keys import load_or_create_private_key
 
 CALL_TIMEOUT_S = 1.0
 

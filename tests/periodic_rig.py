@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from longshore.dispatcher.jobs.book import JobBook
-from longshore.dispatcher.jobs.model import Job, JobState
-from longshore.dispatcher.jobs.terms import Overlap, Schedule, Terms
-from longshore.dispatcher.messages import PublishJob
-from longshore.dispatcher.moments import moment
-from longshore.dispatcher.periodic.agenda import TIME_VARIABLE, LaunchResult
-from longshore.dispatcher.periodic.launching import PeriodicJobs
+from longshore.dispatcher.domain.jobs import Job, JobState, Overlap, Schedule, Terms
+from longshore.dispatcher.domain.messages import PublishJob
+from longshore.dispatcher.domain.timefmt import moment
+from longshore.dispatcher.service.launching import PeriodicJobs
+from longshore.dispatcher.state.agenda import TIME_VARIABLE, LaunchResult
+from longshore.dispatcher.state.job_registry import JobBook
 from tests.job_samples import make_job, make_task
 
 

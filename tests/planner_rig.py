@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longshore.dispatcher.planner.fleet import Fleet
-from longshore.dispatcher.planner.limits import Limits, View
-from longshore.dispatcher.planner.room import Rules, Slot
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.scheduler.placement.fleet import Fleet, Rules, Slot
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, View
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import Allowance, Hindrance, HindranceKind, Scope
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG, Existence, InstanceType, Resources
-from longshore.pool import attempts, core_check, idle, reactor
+from longshore.pool import attempts, core, reactor, shutdown
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
     AttemptExited,
@@ -37,7 +37,7 @@ from longshore.pool.model import (
     ProbeReport,
     Worker,
 )
-from longshore.pool.notices import AttemptLogComplete, Notice
+from longshore.pool.pool_events import AttemptLogComplete, Notice
 from longshore.pool.timers import TimerKind
 from tests.samples import make_type
 
@@ -111,7 +111,7 @@ class PoolRig:
             due = self.core.timers.next_due()
             if due is not None and due <= self.now:
                 reactor.on_wakeup(self.core, self.now)
-            core_check.check(self.core)
+            core.check(self.core)
             commands, self.core.commands = self.core.commands, []
             notices, self.core.notices = self.core.notices, []
             if not commands and not notices:
@@ -204,7 +204,7 @@ class PoolRig:
 
     def behave(self, worker: Worker, behavior: IdleBehavior) -> None:
         """Set the idle behavior of a worker."""
-        idle.set_behavior(self.core, worker, behavior, self.now)
+        shutdown.set_behavior(self.core, worker, behavior, self.now)
         self.settle()
 
     # ---- looking ----

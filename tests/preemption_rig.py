@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from longshore.dispatcher.planner.preemption import Eviction, NoEviction, Occupied, Tenant
-from longshore.dispatcher.planner.room import SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.preemption import (
+    Eviction,
+    NoEviction,
+    Occupied,
+    Tenant,
+)
 from longshore.drivers.interface import InstanceType, Resources
 
 

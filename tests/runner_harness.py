@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from longshore.drivers.local_processes import end_groups
-from longshore.pool.bundle import build_runner
+from longshore.drivers.local.processes import end_groups
+from longshore.pool.remote.deploy import build_runner
 from longshore.pool.runner import containment, machine
 from longshore.pool.runner.collector import Takings
 from longshore.pool.runner.engines import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     ENGINE_FAILURE,
     Attempt,
     AttemptOutcome,
@@ -14,7 +14,7 @@ from longshore.dispatcher.model import (
     ContainerSpec,
     Reason,
 )
-from longshore.dispatcher.vitals import DiskRoom, StoreVitals, Vitals
+from longshore.dispatcher.domain.vitals import DiskRoom, StoreVitals, Vitals
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.histogram import Histogram
 

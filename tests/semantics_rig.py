@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import (
     DestroyInstance,

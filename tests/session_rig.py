@@ -9,9 +9,9 @@ import threading
 from typing import Any
 
 from longshore.drivers.errors import Unreachable
-from longshore.pool.session import Session, SessionListener, SessionSettings
-from longshore.pool.session_requests import RequestFailed
-from longshore.pool.session_wire import Push, Reply
+from longshore.pool.remote.session import Session, SessionListener, SessionSettings
+from longshore.pool.remote.session_requests import RequestFailed
+from longshore.pool.remote.wire import Push, Reply
 
 HELLO: dict[str, Any] = {
     "type": "hello",

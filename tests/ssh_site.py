@@ -9,8 +9,8 @@ from pathlib import Path
 
 import paramiko
 
-from longshore.drivers.local_processes import INSTANCE_VARIABLE, login_environment
-from longshore.drivers.ssh_server import SshServer, host_key_in, public_key_text
+from longshore.drivers.local.processes import INSTANCE_VARIABLE, login_environment
+from longshore.drivers.local.ssh_server import SshServer, host_key_in, public_key_text
 
 MIB = 2**20
 INSTANCE = f"i-test-{os.getpid()}"

@@ -24,13 +24,13 @@ import msgspec
 
 from longshore.drivers.errors import CloudError, ConfigError, InstanceNotFound, QuotaError
 from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
-from longshore.drivers.local_machine import (
+from longshore.drivers.local.machine import (
     instance_environment,
     remove_files,
     run_init,
     write_atomically,
 )
-from longshore.drivers.local_processes import INSTANCE_VARIABLE, end_processes
+from longshore.drivers.local.processes import INSTANCE_VARIABLE, end_processes
 from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 from tests.sshd_host import SshdHost, children_of, wait_until
 

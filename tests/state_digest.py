@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.spec_size import QueuedMemory
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.state.memory_limit import QueuedMemory
 
 _WORDS = (type(None), int, float, str, bytes, Decimal, Enum, type, BaseException)
 

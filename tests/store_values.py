@@ -6,15 +6,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from longshore.dispatcher.jobs.model import Job, JobTask, Tally
-from longshore.dispatcher.messages import InsertContainers, InsertJob
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     Constraints,
     Container,
     ContainerSpec,
     InstanceRecord,
 )
+from longshore.dispatcher.domain.jobs import Job, JobTask, Tally
+from longshore.dispatcher.domain.messages import InsertContainers, InsertJob
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources
 

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from longshore.drivers.conformance_model import Cause
-from longshore.drivers.local_machine import LocalMachine, remove_files
+from longshore.dispatcher.conformance.model import Cause
+from longshore.drivers.local.machine import LocalMachine, remove_files
 
 _PAGE = 2
 _ANSWERS: dict[Cause, tuple[int, str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from tests.engine_rig import Rig
 from tests.samples import make_type
 

@@ -38,7 +38,7 @@ import urllib3
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from longshore.dispatcher.config.loading import load_config
-from longshore.dispatcher.serving import running_server
+from longshore.dispatcher.server.serving import running_server
 
 GOAL_MB_PER_1000 = 0.6
 """A million containers a year may take 600 MB before the server is started anew."""

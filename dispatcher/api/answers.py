@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from longshore.dispatcher.api.backend import InstanceReport, InstanceView, LeakReport, StrayView
 from longshore.dispatcher.api.instance_wire import (
     BehaviorNoteAnswer,
     InstanceAnswer,
@@ -33,8 +32,7 @@ from longshore.dispatcher.api.wire import (
     RetriesAnswer,
     WaitAnswer,
 )
-from longshore.dispatcher.explaining.explanation import Standing
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
     ContainerSpec,
@@ -42,7 +40,9 @@ from longshore.dispatcher.model import (
     Reason,
     WaitReason,
 )
-from longshore.dispatcher.queries import LISTED_ATTEMPTS
+from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
+from longshore.dispatcher.domain.views import InstanceReport, InstanceView, LeakReport, StrayView
+from longshore.dispatcher.explain.explanation import Standing
 from longshore.drivers.interface import Resources
 from longshore.pool.leaks import Leak
 from longshore.pool.model import BehaviorNote

@@ -9,7 +9,6 @@ from typing import Any
 from aiohttp import web
 
 from longshore.dispatcher.api import health_wire, instance_wire, wire
-from longshore.dispatcher.api.backend import Backend
 from longshore.dispatcher.api.bodies import Bodies
 from longshore.dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
 from longshore.dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
@@ -29,6 +28,7 @@ from longshore.dispatcher.api.requests import SubmissionDecoder
 from longshore.dispatcher.api.server import LIMITS
 from longshore.dispatcher.api.server_routes import ServerRoutes
 from longshore.dispatcher.api.streams import StreamGate
+from longshore.dispatcher.service.contracts import Backend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from longshore.dispatcher.api.backend import Unavailable
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.plain_text import UNPLAIN
 from longshore.dispatcher.input.problems import did_you_mean, quoted
 from longshore.dispatcher.input.validation import decode_checked, parse_json
+from longshore.dispatcher.service.contracts import Unavailable
 from longshore.drivers.errors import InvalidRequest
 
 T = TypeVar("T")

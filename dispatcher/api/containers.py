@@ -15,7 +15,6 @@ from longshore.dispatcher.api.answers import (
     how_many_fit,
     json_response,
 )
-from longshore.dispatcher.api.backend import Backend
 from longshore.dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.log_stream import LogStream
@@ -23,10 +22,11 @@ from longshore.dispatcher.api.path_ids import path_id
 from longshore.dispatcher.api.requests import SubmissionDecoder
 from longshore.dispatcher.api.streams import StreamGate
 from longshore.dispatcher.api.wire import CancelRequest, ContainerList, PriorityRequest
-from longshore.dispatcher.explaining.explanation import Standing
-from longshore.dispatcher.jobs.model import MOST_CONTAINERS
-from longshore.dispatcher.model import Container, ContainerState
-from longshore.dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter, Page
+from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
+from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
+from longshore.dispatcher.explain.explanation import Standing
+from longshore.dispatcher.service.contracts import Backend
 from longshore.drivers.errors import InvalidRequest
 
 ANONYMOUS = "anonymous"

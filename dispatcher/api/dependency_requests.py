@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from longshore.dispatcher.api.wire import DependencyRequest
+from longshore.dispatcher.domain.containers import Dependency
 from longshore.dispatcher.input.problems import Problems, element, quoted
-from longshore.dispatcher.model import Dependency
 
 TASK_NAME = re.compile(r"(?![cj]-)[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 _ID = re.compile(r"c-[A-Za-z0-9]{1,64}|j-[A-Za-z0-9]{1,64}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,254})?")

@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import encode
-from longshore.dispatcher.api.backend import Backend, ServerEvent
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.wire import EventAnswer
+from longshore.dispatcher.domain.views import ServerEvent
+from longshore.dispatcher.service.contracts import Backend
 from longshore.drivers.errors import InvalidRequest
 
 _EVENT_ID = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})")

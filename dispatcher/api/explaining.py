@@ -8,14 +8,18 @@ import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import json_response, rfc3339, usd, wait_answer
-from longshore.dispatcher.api.backend import Backend
 from longshore.dispatcher.api.bodies import Query
 from longshore.dispatcher.api.path_ids import path_id
 from longshore.dispatcher.api.wire import WaitAnswer
-from longshore.dispatcher.explaining.explanation import Claim, Explanation, Waiting
-from longshore.dispatcher.explaining.limits_left import LimitView
-from longshore.dispatcher.ledger.history import Happening
-from longshore.dispatcher.planner.verdicts import CAUSES, InstanceTally, TypeVerdict
+from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
+from longshore.dispatcher.explain.limits_left import LimitView
+from longshore.dispatcher.scheduler.placement.feasibility_report import (
+    CAUSES,
+    InstanceTally,
+    TypeVerdict,
+)
+from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.state.history import Happening
 from longshore.pool.holds import Hold
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from longshore.dispatcher.explaining.health import ProblemKind
+from longshore.dispatcher.domain.views import ProblemKind
 
 
 class ProblemAnswer(msgspec.Struct, frozen=True, kw_only=True):

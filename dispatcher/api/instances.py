@@ -14,7 +14,6 @@ from longshore.dispatcher.api.answers import (
     leak_list,
     stray_list,
 )
-from longshore.dispatcher.api.backend import Backend
 from longshore.dispatcher.api.bodies import Bodies, Query, decode_one
 from longshore.dispatcher.api.containers import ANONYMOUS
 from longshore.dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
@@ -22,6 +21,7 @@ from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.moment_text import end_problem, parse_moment
 from longshore.dispatcher.api.path_ids import path_id
 from longshore.dispatcher.api.plain_text import text_problem
+from longshore.dispatcher.service.contracts import Backend
 from longshore.drivers.errors import InvalidRequest
 from longshore.pool.model import IdleBehavior
 

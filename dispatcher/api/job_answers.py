@@ -17,10 +17,9 @@ from longshore.dispatcher.api.job_wire import (
     UpdateAnswer,
 )
 from longshore.dispatcher.api.wire import ReasonAnswer, WaitAnswer
-from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import Schedule
-from longshore.dispatcher.model import Reason, WaitReason
-from longshore.dispatcher.periodic.schedules import ScheduleError, next_after
+from longshore.dispatcher.domain.containers import Reason, WaitReason
+from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, Schedule, Tally
+from longshore.dispatcher.domain.schedules import ScheduleError, next_after
 
 
 def job_answer(

@@ -7,10 +7,9 @@ from typing import Any
 
 from longshore.dispatcher.api.job_tasks import GivenTask
 from longshore.dispatcher.api.job_wire import ArrayRequest
-from longshore.dispatcher.elastic.hosts import MEMBERS_MOST, hosts_variable
+from longshore.dispatcher.domain.jobs import JobType, Role
 from longshore.dispatcher.input.problems import Problems, member, quoted
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.scheduler.elastic.apply import MEMBERS_MOST, hosts_variable
 
 _PER_INSTANCE = (JobType.SYSTEM, JobType.SYSBATCH)
 _AGAIN_AND_AGAIN = (JobType.BATCH, JobType.SYSBATCH)

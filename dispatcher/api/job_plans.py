@@ -9,8 +9,8 @@ import msgspec
 from longshore.dispatcher.api.answers import usd, wait_answer
 from longshore.dispatcher.api.job_answers import first_launch
 from longshore.dispatcher.api.wire import WaitAnswer
-from longshore.dispatcher.jobs.plan import JobPlan
-from longshore.dispatcher.jobs.terms import Schedule
+from longshore.dispatcher.domain.jobs import Schedule
+from longshore.dispatcher.service.dry_run_model import JobPlan
 
 
 class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from longshore.dispatcher.api.backend import NewJob
 from longshore.dispatcher.api.container_checks import (
     ContainerChecks,
     check_project,
@@ -26,11 +25,11 @@ from longshore.dispatcher.api.job_wire import ArrayRequest, JobRequest, TaskRequ
 from longshore.dispatcher.api.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.requests import fingerprint
 from longshore.dispatcher.api.specification import specification
-from longshore.dispatcher.elastic.hosts import HOSTS_MOST_BYTES
+from longshore.dispatcher.domain.jobs import VALUES_MOST_BYTES, JobTask, JobType
 from longshore.dispatcher.input.problems import Problems, ProblemsFull, described, element, member
 from longshore.dispatcher.input.validation import parse_json
-from longshore.dispatcher.jobs.model import JobTask, JobType
-from longshore.dispatcher.jobs.parameters import VALUES_MOST_BYTES
+from longshore.dispatcher.scheduler.elastic.apply import HOSTS_MOST_BYTES
+from longshore.dispatcher.service.contracts import NewJob
 from longshore.drivers.errors import InvalidRequest
 
 _OF_THE_JOB = (

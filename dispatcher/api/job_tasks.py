@@ -17,8 +17,8 @@ from longshore.dispatcher.api.job_wire import ArrayRequest, TaskRequest
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.near_names import NearNames
 from longshore.dispatcher.api.wire import DependencyRequest
+from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
 from longshore.dispatcher.input.problems import Problems, element, quoted
-from longshore.dispatcher.jobs.model import MOST_CONTAINERS
 
 _NAME_RULE = (
     "use 1 to 255 letters, digits, dots, dashes and underscores, no dot or dash first,"

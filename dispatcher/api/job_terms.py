@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from longshore.dispatcher.api.job_wire import JobRequest, ParameterizedRequest, PeriodicRequest
-from longshore.dispatcher.input.problems import Problems, element, member
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.jobs.parameters import check_names, check_values
-from longshore.dispatcher.jobs.terms import (
+from longshore.dispatcher.domain import schedules
+from longshore.dispatcher.domain.jobs import (
     ElasticTerms,
+    JobType,
     Parameters,
     PerInstanceTerms,
     Schedule,
     Terms,
+    UpdateStrategy,
+    check_names,
+    check_values,
 )
-from longshore.dispatcher.periodic import schedules
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.input.problems import Problems, element, member
 
 EXPRESSIONS_MOST = 20
 _DAILY = "30 2 * * *"

@@ -23,9 +23,7 @@ from longshore.dispatcher.api.words import (
     WORDS_FOR_RUNS,
     elsewhere,
 )
-from longshore.dispatcher.jobs.model import MOST_CONTAINERS, JobType
-from longshore.dispatcher.jobs.terms import Overlap
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import MOST_CONTAINERS, ElasticMode, JobType, Overlap, Role
 
 ArraySize = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONTAINERS)]
 StartupOrder = Annotated[int, msgspec.Meta(ge=0, le=1000)]

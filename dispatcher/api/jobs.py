@@ -10,7 +10,6 @@ import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import how_many_fit, json_response
-from longshore.dispatcher.api.backend import Backend
 from longshore.dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
 from longshore.dispatcher.api.containers import ANONYMOUS
 from longshore.dispatcher.api.job_answers import job_answer, job_bytes
@@ -21,9 +20,10 @@ from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.path_ids import path_id
 from longshore.dispatcher.api.requests import fingerprint
 from longshore.dispatcher.api.wire import CancelRequest
-from longshore.dispatcher.jobs.model import Job, JobState
-from longshore.dispatcher.model import Reason, WaitReason
-from longshore.dispatcher.queries import JobFilter, JobPage
+from longshore.dispatcher.domain.containers import Reason, WaitReason
+from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.queries import JobFilter, JobPage
+from longshore.dispatcher.service.contracts import Backend
 from longshore.drivers.errors import InvalidRequest
 
 JOB_LIST_PARAMETERS = (*("state", "user", "project", "name", "parent", "own", "limit", "cursor"),)

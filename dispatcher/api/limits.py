@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from longshore.dispatcher.model import PRIORITY_DEFAULT
+from longshore.dispatcher.domain.containers import PRIORITY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ import asyncio
 
 from aiohttp import web
 
-from longshore.dispatcher.api.backend import Backend
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.streams import StreamGate, gone, run_stream
-from longshore.dispatcher.model import Container
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.service.contracts import Backend
 
 LOG_PROBLEM = "Longshore-Log-Problem"
 """The header that says why what a container writes did not come when the answer began."""

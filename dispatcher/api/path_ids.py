@@ -6,7 +6,7 @@ import re
 
 from aiohttp import web
 
-from longshore.dispatcher.api.backend import NotFound
+from longshore.dispatcher.service.contracts import NotFound
 
 _ID = re.compile(r"[\x21-\x7e]{1,256}")
 

@@ -16,8 +16,8 @@ import structlog
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import encode
-from longshore.dispatcher.api.backend import Conflict, InDoubt, NotFound, Unavailable
 from longshore.dispatcher.api.wire import FieldProblem, ProblemDetails
+from longshore.dispatcher.service.contracts import Conflict, InDoubt, NotFound, Unavailable
 from longshore.drivers.errors import InvalidRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from longshore.dispatcher.api.backend import NewContainer
 from longshore.dispatcher.api.container_checks import (
     ContainerChecks,
     decode_what_can_be,
@@ -19,6 +18,7 @@ from longshore.dispatcher.api.specification import specification
 from longshore.dispatcher.api.wire import ContainerRequest
 from longshore.dispatcher.input.problems import Problems, ProblemsFull, element
 from longshore.dispatcher.input.validation import parse_json
+from longshore.dispatcher.service.contracts import NewContainer
 from longshore.drivers.errors import InvalidRequest
 
 

@@ -7,7 +7,6 @@ import asyncio
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import json_response, rfc3339
-from longshore.dispatcher.api.backend import Backend, Health
 from longshore.dispatcher.api.bodies import Query
 from longshore.dispatcher.api.event_stream import EventEncoder, EventStream
 from longshore.dispatcher.api.health_wire import (
@@ -20,6 +19,8 @@ from longshore.dispatcher.api.health_wire import (
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.streams import StreamGate
 from longshore.dispatcher.api.wire import LiveAnswer
+from longshore.dispatcher.domain.views import Health
+from longshore.dispatcher.service.contracts import Backend
 
 
 class ServerRoutes:

@@ -8,7 +8,7 @@ from longshore.dispatcher.api.dependency_requests import dependencies
 from longshore.dispatcher.api.limits import Defaults
 from longshore.dispatcher.api.moment_text import parse_moment
 from longshore.dispatcher.api.wire import GpusRequest, RetriesRequest, RetryOn, RunRequest
-from longshore.dispatcher.model import Constraints, ContainerSpec, Retries
+from longshore.dispatcher.domain.containers import Constraints, ContainerSpec, Retries
 from longshore.drivers.interface import Resources
 
 _NO_RETRIES = RetriesRequest()

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import structlog
 from aiohttp import web
 
-from longshore.dispatcher.api.backend import Unavailable
 from longshore.dispatcher.api.problem_details import log_unexpected
+from longshore.dispatcher.service.contracts import Unavailable
 
 _END_GRACE_S = 1.0
 

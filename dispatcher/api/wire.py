@@ -16,8 +16,8 @@ from longshore.dispatcher.api.words import (
     WORDS_FOR_RUNS,
     elsewhere,
 )
+from longshore.dispatcher.domain.containers import PRIORITY_MAX, DependencyOn, Preemptible
 from longshore.dispatcher.input.validation import CpuMillis, Price, Size
-from longshore.dispatcher.model import PRIORITY_MAX, DependencyOn, Preemptible
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]

@@ -28,9 +28,9 @@ def backup(*, target: Path, config_path: str | None, as_json: bool) -> None:
     Example:
       longshore backup -c longshore.yml /backups/longshore-$(date +%F).db
     """
+    from longshore.dispatcher.config.store_url import store_path  # noqa: PLC0415 - as above
     from longshore.dispatcher.store.backup import back_up  # noqa: PLC0415 - most commands need none
     from longshore.dispatcher.store.errors import StoreUnusable  # noqa: PLC0415 - as above
-    from longshore.dispatcher.store.sqlite import store_path  # noqa: PLC0415 - as above
 
     store = store_path(load(config_path).store)
     began = time.monotonic()

@@ -108,7 +108,7 @@ def play(directory: Path) -> tuple[Story, list[str]]:
     import yaml  # noqa: PLC0415 - slow to import, and only the server needs it
 
     from longshore.dispatcher.config.loading import load_config  # noqa: PLC0415 - only the server needs all this
-    from longshore.dispatcher.serving import running_server  # noqa: PLC0415 - the whole server
+    from longshore.dispatcher.server.serving import running_server  # noqa: PLC0415 - the whole server
 
     path = directory / "longshore.yml"
     path.write_text(yaml.safe_dump(configuration(directory)), encoding="utf-8")

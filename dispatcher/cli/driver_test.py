@@ -21,7 +21,7 @@ from longshore.drivers.errors import ConfigError, LongshoreError
 
 if TYPE_CHECKING:
     from longshore.dispatcher.config.loading import Config
-    from longshore.drivers.conformance import Check, Report, Result, Trial
+    from longshore.dispatcher.conformance.kit import Check, Report, Result, Trial
     from longshore.drivers.interface import InstanceType
 
 _OUTCOMES = {"passed": "green", "failed": "red", "not shown": None}
@@ -61,7 +61,7 @@ def test(
     them carry a cluster tag of this run alone, and nothing else is touched. Exits with 0 when the
     driver conforms, and with 1 when it does not or something is left.
     """
-    from longshore.drivers.conformance import CHECKS, check_named  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.conformance.kit import CHECKS, check_named  # noqa: PLC0415 - most commands need none
 
     if pause and not sys.stdin.isatty():
         raise Failure("--pause waits for Enter", remedy="Run it in a terminal", exit_code=USAGE)
@@ -82,7 +82,7 @@ def test(
 
 
 def _run(trial: Trial, checks: Sequence[Check], *, as_json: bool) -> int:
-    from longshore.drivers.conformance import Conformance  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.conformance.kit import Conformance  # noqa: PLC0415 - most commands need none
 
     conformance = Conformance(trial)
     results: list[Result] = []
@@ -118,10 +118,10 @@ def _run(trial: Trial, checks: Sequence[Check], *, as_json: bool) -> int:
 
 def _trial(config: Config, type_name: str | None, image: str | None) -> Trial:
     from longshore.dispatcher.config.loading import driver_parameters, instance_types  # noqa: PLC0415 - as above
-    from longshore.dispatcher.conformance_trial import make_trial  # noqa: PLC0415 - as above
-    from longshore.drivers.conformance import Patience  # noqa: PLC0415 - as above
+    from longshore.dispatcher.conformance.kit import Patience  # noqa: PLC0415 - as above
+    from longshore.dispatcher.conformance.trial import make_trial  # noqa: PLC0415 - as above
     from longshore.drivers.registry import driver  # noqa: PLC0415 - as above
-    from longshore.pool.ssh_keys import load_or_create_private_key  # noqa: PLC0415 - as above
+    from longshore.pool.remote.ssh_keys import load_or_create_private_key  # noqa: PLC0415 - as above
 
     types = sorted(instance_types(config), key=lambda each: (each.price_usd_per_hour, each.name))
     chosen = _chosen(types, type_name)
@@ -164,7 +164,7 @@ def _chosen(types: Sequence[InstanceType], name: str | None) -> InstanceType:
 
 def _destroy_existing(trial: Trial, cluster: str, *, agreed: bool) -> None:
     """Destroy what carries the tag of `cluster` or of an earlier run, having said what that is."""
-    from longshore.drivers.conformance_sweep import Ledger, existing, sweep  # noqa: PLC0415 - as above
+    from longshore.dispatcher.conformance.cleanup import Ledger, existing, sweep  # noqa: PLC0415 - as above
 
     context = replace(trial.context, cluster=cluster)
     with closing(trial.info.make(trial.parameters, context)) as instance_set:

@@ -26,7 +26,7 @@ def serve(*, config_path: str | None, accept_new_store: bool) -> int:
     Without a configuration it serves on 127.0.0.1:8420, with this machine as the only instance.
     """
     loaded = load(config_path)
-    from longshore.dispatcher.serving import serve as serve_until_told  # noqa: PLC0415 - the whole server
+    from longshore.dispatcher.server.serving import serve as serve_until_told  # noqa: PLC0415 - the whole server
     from longshore.dispatcher.store.errors import StoreIsAnother  # noqa: PLC0415 - as the server
 
     try:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from longshore.dispatcher.config.driver_parameters import check_driver
 from longshore.dispatcher.config.model import Config
+from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.types import check_type
 from longshore.dispatcher.input.problems import Problems, member
 from longshore.dispatcher.input.quantities import memory_problem
-from longshore.dispatcher.store.sqlite import store_path
 from longshore.drivers.errors import ConfigError
-from longshore.pool.ssh_keys import check_private_key
+from longshore.pool.remote.ssh_keys import check_private_key
 
 LOOPBACK_DRIVER = "loopback"
 KEY_NAME = "ssh_key"

@@ -14,12 +14,12 @@ from longshore.dispatcher.config.check import KEY_NAME, LOOPBACK_DRIVER, check, 
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.config.machine import default_data_dir, local_instance_type
 from longshore.dispatcher.config.model import Config, TypeConfig
+from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.types import as_instance_type
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.input.problems import Problems, ProblemsFull, did_you_mean, member
 from longshore.dispatcher.input.quantities import CpuMillis
 from longshore.dispatcher.input.validation import decode_all
-from longshore.dispatcher.model import SchedulerSettings
-from longshore.dispatcher.store.sqlite import store_path
 from longshore.drivers.errors import ConfigError, InvalidRequest
 from longshore.drivers.interface import InstanceType
 from longshore.drivers.registry import driver

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.input.quantities import CpuMillis, Price, Size
-from longshore.dispatcher.model import SchedulerSettings
 from longshore.pool.model import PoolSettings, Seconds
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

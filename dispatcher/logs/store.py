@@ -33,7 +33,8 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from longshore.dispatcher.disk_room import room_at
+from longshore.dispatcher.config.disk_room import room_at
+from longshore.dispatcher.domain.vitals import DiskRoom
 from longshore.dispatcher.logs.files import (
     NOTES_LIMIT,
     LogFile,
@@ -42,7 +43,6 @@ from longshore.dispatcher.logs.files import (
     truncation_mark,
 )
 from longshore.dispatcher.logs.sealed import SHORT_BYTES, SealedStreams, sealed_path, write_sealed
-from longshore.dispatcher.vitals import DiskRoom
 
 STREAMS = ("stdout", "stderr")
 DEFAULT_MAX_LOG_BYTES = 1024**3

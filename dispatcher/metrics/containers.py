@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.ledger.ledger import Ledger
+from longshore.dispatcher.domain.containers import ContainerState, WaitReason
+from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.metrics.histograms import histogram
-from longshore.dispatcher.model import ContainerState, WaitReason
-from longshore.dispatcher.scheduling.placing import Placing
+from longshore.dispatcher.scheduler.batch.scheduling_pass import Placing
+from longshore.dispatcher.state.containers import Ledger
 from longshore.pool.holds import HoldCause
 
 _OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.explaining.health import Problem
+from longshore.dispatcher.domain.views import Problem
+from longshore.dispatcher.domain.vitals import Vitals
+from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.metrics import (
     cloud,
     containers,
@@ -24,9 +25,8 @@ from longshore.dispatcher.metrics import (
     scheduling,
     store,
 )
-from longshore.dispatcher.periodic.agenda import LaunchResult
-from longshore.dispatcher.vitals import Vitals
-from longshore.pool.leftovers import NO_LEFTOVERS, LeftoverReport
+from longshore.dispatcher.state.agenda import LaunchResult
+from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 
 
 class Metrics:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from longshore.dispatcher.explaining.health import Problem, ProblemKind
+from longshore.dispatcher.domain.views import Problem, ProblemKind
 
 
 def problem(problems: Collection[Problem]) -> Metric:

@@ -8,12 +8,12 @@ from decimal import Decimal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.ledger.instance_records import price_of
+from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.metrics.histograms import histogram
+from longshore.dispatcher.state.instance_records import price_of
+from longshore.pool.charging import whole_of
 from longshore.pool.core import PoolCore
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
-from longshore.pool.room import whole_of
 from longshore.pool.statistics import Statistics
 from longshore.pool.tags import is_unrecognised
 

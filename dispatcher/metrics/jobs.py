@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.per_instance.trouble import CODES
-from longshore.dispatcher.periodic.agenda import LaunchResult
-from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.scheduler.system.crash_loop import CODES
+from longshore.dispatcher.state.agenda import LaunchResult
+from longshore.dispatcher.state.scheduling_gates import Block
 
 _HELD = "held"
 

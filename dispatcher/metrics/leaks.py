@@ -8,10 +8,9 @@ from decimal import Decimal
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from longshore.dispatcher.desk.views import leak_report
-from longshore.dispatcher.engine import Engine
-from longshore.pool.leaks import LeakKind
-from longshore.pool.leftovers import LeftoverReport
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.explain.instance_views import leak_report
+from longshore.pool.leaks import LeakKind, LeftoverReport
 
 
 def families(engine: Engine, now: float, leftovers: LeftoverReport) -> Iterator[Metric]:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.ledger.ledger import Ledger
-from longshore.dispatcher.ledger.times import latest
-from longshore.dispatcher.model import Container, ContainerState
-from longshore.dispatcher.planner.elastic_model import Role
-from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.jobs import JobType, Role
+from longshore.dispatcher.state.attempt_end import latest
+from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.scheduling_gates import Block
 
 _TYPES = tuple(each for each in JobType if each is not JobType.BATCH)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.engine.engine import Engine
 from longshore.pool import launching
 
 

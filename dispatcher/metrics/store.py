@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from longshore.dispatcher.domain.vitals import Vitals
 from longshore.dispatcher.metrics.histograms import histogram
-from longshore.dispatcher.vitals import Vitals
 
 
 def families(vitals: Vitals) -> Iterator[Metric]:

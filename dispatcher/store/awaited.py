@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from longshore.dispatcher.jobs.model import Job, JobState, Tally, element_node
-from longshore.dispatcher.model import ContainerState, Dependency
-from longshore.dispatcher.queries import Awaited
+from longshore.dispatcher.domain.containers import ContainerState, Dependency
+from longshore.dispatcher.domain.jobs import Job, JobState, Tally, element_node
+from longshore.dispatcher.domain.queries import Awaited
 from longshore.dispatcher.store import job_codec
 from longshore.dispatcher.store.job_reader import Count, count
 from longshore.dispatcher.store.tables import containers, job_tasks, jobs

@@ -7,7 +7,8 @@ from typing import assert_never
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
@@ -21,7 +22,6 @@ from longshore.dispatcher.messages import (
     SaveLaunch,
     SaveSpec,
 )
-from longshore.dispatcher.model import Container, ContainerState
 from longshore.dispatcher.store import codec, sqlite, tables
 from longshore.dispatcher.store.errors import NoSuchContainer
 from longshore.dispatcher.store.idempotency import claim_key

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,

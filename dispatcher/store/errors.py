@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.model import ContainerState
+from longshore.dispatcher.domain.containers import ContainerState
+from longshore.dispatcher.domain.jobs import JobState
 from longshore.drivers.errors import LongshoreError
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select, tuple_
 
-from longshore.dispatcher.queries import InstancePage
+from longshore.dispatcher.domain.cursors import decode_cursor, encode_cursor, not_our_cursor
+from longshore.dispatcher.domain.queries import InstancePage
 from longshore.dispatcher.store import codec
-from longshore.dispatcher.store.paging import (
-    decode_cursor,
-    encode_cursor,
-    expect_limit,
-    not_our_cursor,
-)
+from longshore.dispatcher.store.paging import expect_limit
 from longshore.dispatcher.store.tables import instances
 
 _GONE = "gone"

@@ -8,8 +8,9 @@ from typing import assert_never
 
 from sqlalchemy import Connection, Update, bindparam, delete, insert, select, update
 
-from longshore.dispatcher.jobs.model import Job, JobState
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import FINAL_STATES, Container
+from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.messages import (
     InsertJob,
     NoteJobLaunch,
     RequestJobCancel,
@@ -17,7 +18,6 @@ from longshore.dispatcher.messages import (
     RequestJobPriority,
     RequestJobRevision,
 )
-from longshore.dispatcher.model import FINAL_STATES, Container
 from longshore.dispatcher.store import codec, job_codec, tables
 from longshore.dispatcher.store.errors import NoSuchJob, RevisionConflict
 from longshore.dispatcher.store.idempotency import claim_key, of_job

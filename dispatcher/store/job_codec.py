@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import Terms
-from longshore.dispatcher.model import ContainerSpec, ContainerState
-from longshore.dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.domain.containers import ContainerSpec, ContainerState
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, JobType, Role, Tally, Terms
 from longshore.dispatcher.store.codec import (
     Values,
     encode_spec,

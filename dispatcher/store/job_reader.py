@@ -8,8 +8,8 @@ from itertools import groupby
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select, tuple_
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, Tally
-from longshore.dispatcher.model import ContainerSpec, ContainerState
+from longshore.dispatcher.domain.containers import ContainerSpec, ContainerState
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, Tally
 from longshore.dispatcher.store import codec, job_codec
 from longshore.dispatcher.store.tables import containers, job_tasks, jobs
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, bindparam, delete, insert, inspect, select, update
 
-from longshore.dispatcher.moments import moment
+from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.store.errors import StoreUnusable
 from longshore.dispatcher.store.tables import store_marker
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, Table, func, select
 
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.model import ContainerState
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.containers import ContainerState
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.store.tables import attempts, containers, jobs
 from longshore.drivers.errors import InvalidRequest
 

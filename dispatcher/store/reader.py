@@ -11,15 +11,15 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, f
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
     ContainerState,
     Dependency,
     InstanceRecord,
 )
-from longshore.dispatcher.queries import (
+from longshore.dispatcher.domain.jobs import Job, JobType
+from longshore.dispatcher.domain.queries import (
     LISTED_ATTEMPTS,
     Awaited,
     ContainerFilter,

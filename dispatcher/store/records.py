@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, Update, bindparam, select, update
 
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.model import ContainerState
+from longshore.dispatcher.domain.containers import ContainerState
+from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.store.errors import AlreadyFinal, NoSuchContainer, NoSuchJob, StoreError
 from longshore.drivers.errors import BugError
 

@@ -10,7 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 
 from longshore.dispatcher.store.errors import StoreUnusable
-from longshore.dispatcher.store.migrations.steps import IN_STEPS
+from longshore.dispatcher.store.migration_steps import IN_STEPS
 
 SCRIPTS = "longshore.dispatcher.store:migrations"
 

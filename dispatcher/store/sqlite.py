@@ -24,8 +24,8 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import sqlite as dialect
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from longshore.dispatcher.store.errors import StoreUnusable
@@ -57,22 +57,6 @@ _PASSING = frozenset(
 
 def _no_check() -> None:
     """Take whatever lies at a path."""
-
-
-def store_path(url: str) -> Path:
-    """Return the file that a store's URL names.
-
-    Raises `ValueError` with a sentence for anything but `sqlite:///PATH`.
-    """
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise ValueError("is not a URL: write sqlite:////an/absolute/path/longshore.db") from None
-    if parsed.get_backend_name() != "sqlite":
-        raise ValueError("must be sqlite:///PATH; other databases are not supported yet")
-    if parsed.host or not parsed.database or parsed.database == ":memory:" or parsed.query:
-        raise ValueError("must name a file and nothing else, as sqlite:////var/lib/longshore.db")
-    return Path(parsed.database)
 
 
 class StoreLock:

@@ -15,11 +15,12 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
-from longshore.dispatcher.disk_room import room_at
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.messages import Change
-from longshore.dispatcher.model import Container, Dependency, InstanceRecord
-from longshore.dispatcher.queries import (
+from longshore.dispatcher.config.disk_room import room_at
+from longshore.dispatcher.config.store_url import store_path
+from longshore.dispatcher.domain.containers import Container, Dependency, InstanceRecord
+from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.messages import Change
+from longshore.dispatcher.domain.queries import (
     Awaited,
     ContainerFilter,
     InstancePage,
@@ -28,6 +29,7 @@ from longshore.dispatcher.queries import (
     Page,
     Recovered,
 )
+from longshore.dispatcher.domain.vitals import StoreVitals
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.custody import Custody, StoreFiles
 from longshore.dispatcher.store.errors import StoreIsAnother, StoreUnusable
@@ -42,7 +44,6 @@ from longshore.dispatcher.store.marker import (
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.schema import migrate
 from longshore.dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
-from longshore.dispatcher.vitals import StoreVitals
 
 CLOSE_TIMEOUT_S = 30.0
 
@@ -133,7 +134,7 @@ class Store:
         what an operator can do.
         """
         try:
-            path = sqlite.store_path(url)
+            path = store_path(url)
         except ValueError as error:
             raise StoreUnusable(f"the store's URL {error}") from None
         try:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection, Engine
 
-from longshore.dispatcher.messages import Change, InsertContainers, InsertJob
+from longshore.dispatcher.domain.messages import Change, InsertContainers, InsertJob
 from longshore.dispatcher.store.changes import apply_changes
 from longshore.dispatcher.store.custody import Custody
 from longshore.dispatcher.store.errors import (

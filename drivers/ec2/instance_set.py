@@ -41,7 +41,7 @@ from longshore.drivers.interface import (
     InstanceType,
     Leftover,
 )
-from longshore.drivers.turns import Turns
+from longshore.drivers.registry import Turns
 
 _PAGE = 1000
 _REMEMBERED_TOKENS = 4096

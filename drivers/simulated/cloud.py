@@ -23,8 +23,8 @@ from typing import assert_never
 
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
 from longshore.drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
-from longshore.drivers.local_machine import LocalMachine, remove_files
-from longshore.drivers.local_processes import INSTANCE_VARIABLE, end_processes, start_time
+from longshore.drivers.local.machine import LocalMachine, remove_files
+from longshore.drivers.local.processes import INSTANCE_VARIABLE, end_processes, start_time
 from longshore.drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
 from longshore.drivers.simulated.notice import NoticeBoard, moment_in, watch_command
 from longshore.drivers.simulated.parameters import SimulatedParameters

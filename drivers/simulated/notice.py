@@ -7,8 +7,8 @@ import shlex
 import time
 from pathlib import Path
 
-from longshore.drivers.local_machine import write_atomically
-from longshore.drivers.local_processes import INSTANCE_VARIABLE
+from longshore.drivers.local.machine import write_atomically
+from longshore.drivers.local.processes import INSTANCE_VARIABLE
 
 _WAIT_FILE = "taken-back"
 _TIME_FILE = "taken-back-at"

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from longshore.drivers.ssh_command import Wake
+from longshore.drivers.local.ssh_command import Wake
 
 _READ_BYTES = 4096
 

@@ -15,8 +15,7 @@ import pytest
 
 from longshore.dispatcher.cli import driver_test
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.conformance_trial import make_trial
-from longshore.drivers.conformance import (
+from longshore.dispatcher.conformance.kit import (
     CHECKS,
     Cause,
     Conformance,
@@ -26,10 +25,11 @@ from longshore.drivers.conformance import (
     check_named,
     run,
 )
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.errors import CloudAuthError, CloudError, ConfigError
 from longshore.drivers.interface import Instance
-from longshore.drivers.loopback import DRIVER as LOOPBACK
-from longshore.drivers.loopback import LoopbackParameters
+from longshore.drivers.local.loopback import DRIVER as LOOPBACK
+from longshore.drivers.local.loopback import LoopbackParameters
 from tests import sshd_driver
 from tests.altered_driver import Altered, AlteredInstance, Call
 from tests.broken_drivers import ListsStrangers

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from longshore.drivers.conformance import CHECKS, Outcome, run
+from longshore.dispatcher.conformance.kit import CHECKS, Outcome, run
 from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,

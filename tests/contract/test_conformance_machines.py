@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from longshore.drivers import local_machine
-from longshore.drivers.conformance import Outcome, Result, check_named, run
+from longshore.dispatcher.conformance.kit import Outcome, Result, check_named, run
+from longshore.drivers.local import machine
+from longshore.drivers.local.ssh_server import SshServer
 from longshore.drivers.simulated.parameters import SimulatedFaults
-from longshore.drivers.ssh_server import SshServer
 from tests.altered_driver import Altered
 from tests.conformance_bed import SimulatedBed
 
@@ -97,14 +97,14 @@ def test_a_machine_that_lets_strangers_in_fails(
 
 def altered_environment(monkeypatch: pytest.MonkeyPatch, **changes: str) -> None:
     """Let what runs on instances find other things in its environment."""
-    real = local_machine.instance_environment
+    real = machine.instance_environment
 
     def altered(
         instance_id: str, directory: Path, *, is_whole_machine: bool = False
     ) -> dict[str, str]:
         return real(instance_id, directory, is_whole_machine=is_whole_machine) | changes
 
-    monkeypatch.setattr(local_machine, "instance_environment", altered)
+    monkeypatch.setattr(machine, "instance_environment", altered)
 
 
 def test_an_image_whose_host_keys_lie_elsewhere_is_told_so(

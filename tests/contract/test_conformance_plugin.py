@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from longshore.drivers.conformance import CHECKS
+from longshore.dispatcher.conformance.kit import CHECKS
 from tests.conftest import not_tested
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,13 @@ def run_theirs(directory: Path, text: str, *options: str) -> subprocess.Complete
     directory.joinpath("test_theirs.py").write_text(text)
     return subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-p", "longshore.dispatcher.conformance_plugin"),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "longshore.dispatcher.conformance.pytest_plugin",
+            ),
             *("-rs", "-v", "--rootdir", str(directory), "-c", os.devnull, *options),
             str(directory / "test_theirs.py"),
         ],
@@ -106,4 +112,4 @@ def test_it_is_there_wherever_longshore_is_installed() -> None:
     points = importlib.metadata.entry_points(group="pytest11", name="longshore_conformance")
     if not points:
         not_tested("this checkout was installed before there was a plugin: tools/setup.sh dev")
-    assert {point.value for point in points} == {"longshore.dispatcher.conformance_plugin"}
+    assert {point.value for point in points} == {"longshore.dispatcher.conformance.pytest_plugin"}

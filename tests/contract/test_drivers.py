@@ -18,8 +18,8 @@ from _pytest.mark import ParameterSet
 
 from longshore.drivers.errors import CloudError, InstanceNotFound, QuotaError
 from longshore.drivers.interface import PowersOff
-from longshore.drivers.local_processes import processes_of, start_time
-from longshore.drivers.ssh_server import host_key_in, public_key_text
+from longshore.drivers.local.processes import processes_of, start_time
+from longshore.drivers.local.ssh_server import host_key_in, public_key_text
 from longshore.pool.runner import containment
 from longshore.pool.runner.spool import places
 from tests.conftest import not_tested

@@ -42,7 +42,7 @@ from longshore.drivers.interface import (
     TellsCondition,
 )
 from longshore.drivers.registry import DriverContext
-from longshore.pool.ssh_keys import new_private_key, public_key_text
+from longshore.pool.remote.ssh_keys import new_private_key, public_key_text
 from tests.ec2_bed.bed import Ec2Bed
 from tests.ec2_bed.faults import Fault, Kind
 from tests.ec2_bed.moto_process import client_arguments

@@ -10,8 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from longshore.dispatcher.conformance_trial import make_trial
-from longshore.drivers.conformance import CHECKS, Check, Outcome, Patience, Trial, check_named, run
+from longshore.dispatcher.conformance.kit import (
+    CHECKS,
+    Check,
+    Outcome,
+    Patience,
+    Trial,
+    check_named,
+    run,
+)
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.ec2.driver import DRIVER
 from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.interface import InstanceType, Resources

@@ -14,10 +14,10 @@ import paramiko
 import pytest
 from paramiko.common import MSG_CHANNEL_DATA, MSG_IGNORE, MSG_KEXINIT
 
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import ProbeStageError
-from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key
-from longshore.pool.ssh_transport import BoundedPacketizer
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import ProbeStageError
+from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key
+from longshore.pool.remote.ssh_transport import BoundedPacketizer
 from tests.hostile_server import KINDS, HostileServer
 from tests.link_rig import Recorder, genuine, link_settings, make_link
 from tests.session_rig import HELLO, Rig

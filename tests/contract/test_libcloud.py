@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.conformance_trial import make_trial
-from longshore.drivers.conformance import Outcome, Patience, run
-from longshore.drivers.conformance_model import Cause
+from longshore.dispatcher.conformance.kit import Outcome, Patience, run
+from longshore.dispatcher.conformance.model import Cause
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG, InstanceSet
-from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.libcloud.parameters import LibcloudParameters
 from longshore.drivers.registry import DriverContext, driver
 from tests.driver_bench import TAGS, TYPE
 from tests.libcloud_cloud import PROVIDER, SshdCloud

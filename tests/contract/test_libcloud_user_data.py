@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from longshore.drivers.libcloud_driver.user_data import user_data
+from longshore.drivers.libcloud.user_data import user_data
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool
 

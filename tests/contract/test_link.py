@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from longshore.pool.bundle import build_runner
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import (
+from longshore.pool.model import ExitKind, MachineSize
+from longshore.pool.remote.deploy import build_runner
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import (
     LinkReady,
     ProbeStage,
     ProbeStageError,
     StartResult,
     StartVerdict,
 )
-from longshore.pool.model import ExitKind, MachineSize
-from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
+from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import (
     Recorder,
     ScriptBundle,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import LinkReady, ProbeStage, ProbeStageError
 from longshore.pool.messages import CloseSession, Probe, ProbeFailed, ProbeSucceeded
-from longshore.pool.ssh_keys import load_or_create_private_key, public_key_text
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageError
+from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
 from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
 from tests.performer_rig import performing
 from tests.sshd_host import SshdHost, wait_until

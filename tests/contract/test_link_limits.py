@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from longshore.pool.bundle import build_runner
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import StartVerdict
+from longshore.pool.remote.deploy import build_runner
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import StartVerdict
+from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
 from longshore.pool.runner import cgroups
 from longshore.pool.runner.spool import places
-from longshore.pool.ssh_keys import load_or_create_private_key, public_key_text
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
 from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown

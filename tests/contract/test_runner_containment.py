@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from longshore.drivers.local_machine import remove_files
+from longshore.drivers.local.machine import remove_files
 from longshore.pool.runner import containment
 from tests.conftest import not_tested
 from tests.runner_harness import Runner, alive, eventually, settle_on

@@ -16,9 +16,9 @@ import pytest
 
 from longshore.drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
 from longshore.drivers.interface import HostKeyVerdict
-from longshore.pool.deploy import deploy, run_runner
-from longshore.pool.ssh import SshConnection
-from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
+from longshore.pool.remote.deploy import deploy, run_runner
+from longshore.pool.remote.ssh import SshConnection
+from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import ScriptBundle
 from tests.sshd_host import SshdHost, wait_until
 

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from longshore.drivers.errors import ConfigError
-from longshore.pool.ssh_keys import check_private_key, load_or_create_private_key, public_key_text
+from longshore.pool.remote.ssh_keys import (
+    check_private_key,
+    load_or_create_private_key,
+    public_key_text,
+)
 
 
 def test_a_key_is_made_once_with_mode_0600(tmp_path: Path) -> None:

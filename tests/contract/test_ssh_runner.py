@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from longshore.pool.bundle import build_runner
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import ProbeStage, ProbeStageError, StartVerdict
 from longshore.pool.model import ExitKind
+from longshore.pool.remote.deploy import build_runner
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import ProbeStage, ProbeStageError, StartVerdict
+from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from longshore.pool.runner.spool import places
-from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
 from tests.sshd_host import SshdHost, wait_until
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from longshore.drivers.local_processes import processes_of
-from longshore.drivers.ssh_server import SshServer, host_key_in, public_key_text
+from longshore.drivers.local.processes import processes_of
+from longshore.drivers.local.ssh_server import SshServer, host_key_in, public_key_text
 from tests.conftest import RequireTool
 from tests.ssh_site import INSTANCE, MIB, Site, hang_up, run
 from tests.sshd_host import wait_until

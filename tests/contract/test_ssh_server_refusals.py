@@ -10,7 +10,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from longshore.drivers.ssh_server import host_key_in
+from longshore.drivers.local.ssh_server import host_key_in
 from tests.ssh_site import Site, hang_up, run
 from tests.sshd_host import wait_until
 
@@ -117,7 +117,8 @@ def test_strangers_make_room_for_who_logs_in_and_fill_no_log(
             strangers.enter_context(stranger)
         wait_until(lambda: _can_connect(site), "room among the strangers")
         assert run(known, "echo kept")[1] == b"kept\n"
-        mine = [each for each in caplog.records if each.name == "longshore.drivers.ssh_server"]
+        logger = "longshore.drivers.local.ssh_server"
+        mine = [each for each in caplog.records if each.name == logger]
         assert [each.levelname for each in mine] == ["WARNING"]
     hang_up(known)
     server.close()

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from longshore.dispatcher.conformance_trial import make_trial
-from longshore.drivers.conformance import Outcome, Patience, run
+from longshore.dispatcher.conformance.kit import Outcome, Patience, run
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.drivers.registry import driver
 from tests.dispatcher_process import DispatcherProcess, wait_for
@@ -128,7 +128,12 @@ def test_the_tests_of_the_example_pass(site: Path, cloud: ToyCloud, tmp_path: Pa
     tests.mkdir()
     shutil.copy(EXAMPLE / "conformance_of_example.py", tests)
     # By name, since the plugin registers itself only where Longshore was installed with it.
-    plugin = ["-p", "no:longshore_conformance", "-p", "longshore.dispatcher.conformance_plugin"]
+    plugin = [
+        "-p",
+        "no:longshore_conformance",
+        "-p",
+        "longshore.dispatcher.conformance.pytest_plugin",
+    ]
     ran = subprocess.run(
         [
             *[sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin],

@@ -18,10 +18,10 @@ from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from longshore.drivers.interface import HostKeyVerdict
 from longshore.pool.hostkey import init_fragment, proof_command
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import LinkReady, ProbeStage, ProbeStageError
-from longshore.pool.remote_shell import for_any_shell
-from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageError
+from longshore.pool.remote.remote_shell import for_any_shell
+from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.link_rig import Recorder, genuine, link_settings, make_link, unknown
 from tests.sshd_host import SshdHost, wait_until
 

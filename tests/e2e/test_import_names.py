@@ -54,7 +54,7 @@ def clean_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [wheel] = directory.glob("longshore-*.whl")
     venv.create(directory / "env", with_pip=False, symlinks=True)
     python = directory / "env" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps"]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps"]
     run([*pip, wheel, "drivers==0.1.0"], directory)
     [packages] = (directory / "env" / "lib").glob("python*/site-packages")
     [ours] = [each for each in sys.path if each.endswith("site-packages")]
@@ -82,6 +82,7 @@ def test_the_drivers_of_others_and_a_stray_pool_harm_nothing(
     foreign, name = run([clean_python, "-c", BESIDE_OTHERS], tmp_path).split()
     assert Path(foreign).is_relative_to(clean_python.parent.parent)
     assert name == "simulated"
-    for command in ([clean_python.parent / "longshore"], [clean_python, "-m", "longshore"]):
+    installed = [str(clean_python.parent / "longshore")]
+    for command in (installed, [str(clean_python), "-m", "longshore"]):
         assert "longshore" in run([*command, "version"], tmp_path)
         assert "simulated" in run([*command, "driver", "list"], tmp_path)

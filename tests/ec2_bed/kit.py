@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from longshore.drivers.conformance import Cause
+from longshore.dispatcher.conformance.kit import Cause
 from tests.ec2_bed.bed import Ec2Bed
 from tests.ec2_bed.faults import ANY_ACTION, Fault, Kind
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from longshore.drivers.errors import CloudError
-from longshore.drivers.local_machine import instance_environment, remove_files, run_init
-from longshore.drivers.local_processes import end_processes
-from longshore.drivers.ssh_command import Wake
+from longshore.drivers.local.machine import instance_environment, remove_files, run_init
+from longshore.drivers.local.processes import end_processes
+from longshore.drivers.local.ssh_command import Wake
 from tests.ec2_bed.user_data import init_script
 from tests.sshd_host import SshdHost, wait_until
 

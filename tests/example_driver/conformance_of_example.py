@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 from longshore_example import DRIVER, ExampleParameters
 
-from longshore.dispatcher.conformance_trial import make_trial
-from longshore.drivers.conformance import Trial
+from longshore.dispatcher.conformance.kit import Trial
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.interface import InstanceType, Resources
 
 TYPE = InstanceType(

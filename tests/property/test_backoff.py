@@ -16,11 +16,11 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.drivers.interface import InstanceType
-from longshore.pool.backoff import CreateHolds
-from longshore.pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
+from longshore.pool.create_backoff import CreateHolds
 from longshore.pool.holds import HoldCause, Scope, Tally
 from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
 from longshore.pool.model import PoolSettings
+from longshore.pool.rate_limits import CloudGate, ProbeGate, QueuedCall, TokenBucket
 from tests.samples import make_type
 
 LONGEST_HOLD_S = 3600.0

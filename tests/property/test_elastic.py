@@ -9,25 +9,24 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_model import (
-    Component,
-    ElasticJob,
-    ElasticMode,
-    ElasticPlan,
-    ElasticView,
-    MemberState,
-    Role,
-    Room,
-)
-from longshore.dispatcher.planner.elastic_shares import (
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
+from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.scheduler.elastic.cpu_shares import (
     Sharer,
     changes,
     cpu_limits,
     unreserved_millis,
 )
-from longshore.dispatcher.planner.room import SlotKind
+from longshore.dispatcher.scheduler.elastic.model import (
+    Component,
+    ElasticJob,
+    ElasticPlan,
+    ElasticView,
+    MemberState,
+    Room,
+)
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import InstanceType, Resources
 from tests.elastic_rig import RULES, applied, changes_something, counts, make_job, rooms_of
 from tests.samples import GIB, make_type

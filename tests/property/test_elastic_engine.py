@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.model import SchedulerSettings
-from longshore.dispatcher.planner.elastic_model import ElasticMode
-from longshore.dispatcher.scheduling.placers import NOTHING
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy, SchedulerSettings
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.scheduler.placement.workload import NOTHING
 from longshore.pool.messages import (
     AttemptExited,
     LogComplete,

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
 from longshore.pool.messages import (
     CreateInstance,

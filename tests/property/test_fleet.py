@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import Container, ContainerState, SchedulerSettings
-from longshore.dispatcher.queueing.ordering import Order, OrderedEntries
+from longshore.dispatcher.domain.containers import Container, ContainerState, SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested
+from longshore.dispatcher.state.queue import Order, OrderedEntries
 from longshore.drivers.errors import CapacityError, CloudError, QuotaError
 from longshore.pool.messages import Probe, SessionLost
 from longshore.pool.model import IdleBehavior, PoolSettings
@@ -173,7 +173,7 @@ def test_the_order_of_a_class_is_that_of_a_sorted_list(
     chunk: int, changes: list[tuple[Order, bool]], data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("longshore.dispatcher.queueing.ordering._CHUNK", chunk)
+        patch.setattr("longshore.dispatcher.state.queue._CHUNK", chunk)
         entries, known = OrderedEntries(), list[tuple[Order, str]]()
         for order, is_added in changes:
             entry = (order, f"c-{order}")

@@ -9,11 +9,11 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.model import Placement
-from longshore.dispatcher.planner.fit import price_order
-from longshore.dispatcher.planner.mix import NewInstance, Option, Want
+from longshore.dispatcher.domain.containers import Placement
+from longshore.dispatcher.domain.feasibility import price_order
+from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.room import charge
+from longshore.pool.charging import charge
 from tests.mix_cases import holds, price, solve
 from tests.samples import GIB
 

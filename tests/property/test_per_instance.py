@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from longshore.dispatcher.model import Constraints
-from longshore.dispatcher.planner.per_instance import plan
-from longshore.dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.domain.containers import Constraints
+from longshore.dispatcher.domain.jobs import PerInstanceKind
+from longshore.dispatcher.scheduler.system.model import (
     Block,
     Host,
     Ignore,
@@ -28,7 +28,7 @@ from longshore.dispatcher.planner.per_instance_model import (
     Snapshot,
     Update,
 )
-from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind
+from longshore.dispatcher.scheduler.system.plan import plan
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.model import IdleBehavior
 from tests.per_instance_rig import FOO, SYSBATCH, WITH_FOO, World, make_job, make_spec, revised

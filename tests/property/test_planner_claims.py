@@ -8,21 +8,20 @@ from decimal import Decimal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.accounts import Holder, SpendLimits
-from longshore.dispatcher.cost import share_of
+from longshore.dispatcher.domain.containers import Container, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.model import Container, Placement, Profile, SchedulerSettings
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.fleet import Fleet
-from longshore.dispatcher.planner.limits import Limits, Plan, View
-from longshore.dispatcher.planner.plan_check import check
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from longshore.dispatcher.queueing.queue import ClassKey, Queue, RequestClass
-from longshore.dispatcher.scheduling.spend import PassBudget, occupied_usd_per_hour
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Fleet, Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.plan_check import check
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, View
+from longshore.dispatcher.scheduler.placement.spend import PassBudget
+from longshore.dispatcher.state.attempt_spend import occupied_usd_per_hour
+from longshore.dispatcher.state.queue import ClassKey, Queue, RequestClass
+from longshore.dispatcher.state.spend_limits import Holder, SpendLimits, share_of
 from longshore.drivers.interface import Resources
+from longshore.pool.charging import charge
 from longshore.pool.holds import HindranceKind
-from longshore.pool.room import charge
 from tests.planner_rig import make_hindrance, make_limits
 from tests.samples import GIB, make_container, make_type
 

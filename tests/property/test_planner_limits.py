@@ -7,15 +7,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.model import Container, Placement, Profile
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Limits, Plan
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Container, Placement, Profile
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.charging import charge, shares_a_cpu
 from longshore.pool.holds import HindranceKind
-from longshore.pool.room import charge, shares_a_cpu
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

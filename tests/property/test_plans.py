@@ -11,19 +11,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.desk.job_planning import plan_job
-from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.jobs.plan import JobPlan
-from longshore.dispatcher.messages import Woken
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     EVERYBODY_ELSE,
     Container,
     ContainerState,
     Placement,
     SchedulerSettings,
 )
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.jobs import ElasticMode, Job, JobType
+from longshore.dispatcher.domain.messages import Woken
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.service.dry_run import plan_job
+from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,

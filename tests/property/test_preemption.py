@@ -9,7 +9,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.planner.preemption import (
+from longshore.dispatcher.scheduler.placement.preemption import (
     MIN_GAP,
     Eviction,
     Hurdle,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.pool import attempts, idle, probing
+from longshore.pool import attempts, probing, shutdown
 from longshore.pool.messages import (
     AttemptStarted,
     BrokenReported,
@@ -53,7 +53,7 @@ class Life:
         elif name == "complain":
             rig.send(BrokenReported(worker_id="i-1", message="disk" if number % 2 else ""))
         elif name == "unwanted":
-            idle.on_unwanted(rig.core, worker, rig.now)
+            shutdown.on_unwanted(rig.core, worker, rig.now)
         elif name == "answer":
             rig.send(rig.probe_answer(rig.asked(Probe)[-1]))
         elif attempt is not None:
@@ -114,7 +114,7 @@ def test_a_destroy_follows_every_shutdown_in_time_whatever_happens(
             assert not rig.asked(DestroyInstance)
     if worker.state is not WorkerState.SHUTDOWN:
         rig.behave(worker, IdleBehavior.RUN)
-        idle.set_awaited(rig.core, frozenset(), rig.now)
+        shutdown.set_awaited(rig.core, frozenset(), rig.now)
         for attempt_id in sorted(worker.attempts.keys() - worker.resident):
             rig.end(worker, attempt_id)
         rig.advance(rig.core.settings.boot_timeout_s + rig.core.settings.probe_timeout_s)

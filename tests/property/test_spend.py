@@ -9,9 +9,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.cost import share_of
+from longshore.dispatcher.domain.containers import Container, Placement, SchedulerSettings
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.model import Container, Placement, SchedulerSettings
+from longshore.dispatcher.state.spend_limits import share_of
 from longshore.pool.messages import CreateInstance, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig

@@ -12,17 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, Tally
-from longshore.dispatcher.messages import (
-    InsertContainers,
-    InsertJob,
-    SaveAttempt,
-    SaveContainer,
-    SaveInstance,
-    SaveJob,
-    SaveLaunch,
-)
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Constraints,
@@ -35,6 +25,16 @@ from longshore.dispatcher.model import (
     Preemptible,
     Reason,
     Retries,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, Tally
+from longshore.dispatcher.domain.messages import (
+    InsertContainers,
+    InsertJob,
+    SaveAttempt,
+    SaveContainer,
+    SaveInstance,
+    SaveJob,
+    SaveLaunch,
 )
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.messages import BehaviorRequested, Confirm
-from longshore.dispatcher.model import Container, ContainerSpec, SchedulerSettings
+from longshore.dispatcher.domain.containers import Container, ContainerSpec, SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested, Confirm
 from longshore.drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from longshore.pool import signals
 from longshore.pool.messages import (

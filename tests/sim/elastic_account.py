@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType
-from longshore.dispatcher.messages import Change, SaveAttempt, SaveContainer
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, ContainerState
-from longshore.dispatcher.planner.elastic_model import Role
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, JobType, Role
+from longshore.dispatcher.domain.messages import Change, SaveAttempt, SaveContainer
 from longshore.pool.model import AttemptOrder
 from tests.sim.store import VirtualStore
 from tests.sim.truth import expect

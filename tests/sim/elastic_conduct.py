@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container, EndingCause
+from longshore.dispatcher.domain.jobs import ElasticMode, Job, JobType
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import PoolCommand, StartAttempt, UpdateLimits
 from tests.sim.elastic_account import is_essential, task_of, was_lost

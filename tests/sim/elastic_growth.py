@@ -5,15 +5,20 @@ It is careful: where anybody else may come first it says nothing.
 
 from __future__ import annotations
 
-from longshore.dispatcher.elastic_settings import QueuePolicy
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, ContainerSpec, Placement
-from longshore.dispatcher.planner.elastic_model import ElasticMode
-from longshore.dispatcher.planner.fit import eligible_types, need
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerSpec,
+    Placement,
+    QueuePolicy,
+)
+from longshore.dispatcher.domain.feasibility import eligible_types, need
+from longshore.dispatcher.domain.jobs import ElasticMode, Job
 from longshore.drivers.interface import Resources
-from longshore.pool import idle
+from longshore.pool import shutdown
+from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
-from longshore.pool.room import SHARED_CPU_MILLIS
 from tests.sim.elastic_account import is_essential
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -133,7 +138,7 @@ class Growth:
             and not worker.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
-            and not idle.is_draining(worker)
+            and not shutdown.is_draining(worker)
             and not worker.broken
             and self._process.now() >= worker.overloaded_until
             and not worker.on_trial

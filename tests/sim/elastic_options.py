@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy, SchedulerSettings
 from tests.sim.faults import Demand
 from tests.sim.timeline import Dice
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from longshore.dispatcher.jobs.model import JobType
+from longshore.dispatcher.domain.jobs import JobType
 from longshore.pool.messages import UpdateLimits
 from longshore.pool.model import AttemptPhase, Worker
 from tests.sim.hosts import Host

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from math import inf
 
-from longshore.dispatcher.elastic_settings import QueuePolicy
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.model import Container
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
+from longshore.dispatcher.domain.containers import Container, QueuePolicy
+from longshore.dispatcher.domain.jobs import ElasticMode, Job, Role
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 

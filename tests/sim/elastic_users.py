@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    ContainerSpec,
+    Placement,
+    Preemptible,
+)
+from longshore.dispatcher.domain.feasibility import eligible_types, need
+from longshore.dispatcher.domain.jobs import (
+    ElasticMode,
+    ElasticTerms,
+    Job,
+    JobTask,
+    JobType,
+    Role,
+    Tally,
+    Terms,
+)
+from longshore.dispatcher.domain.messages import (
     CancelRequested,
     Change,
     Event,
@@ -23,9 +39,6 @@ from longshore.dispatcher.messages import (
     RequestJobPriority,
     RequestPriority,
 )
-from longshore.dispatcher.model import Constraints, Container, ContainerSpec, Placement, Preemptible
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
-from longshore.dispatcher.planner.fit import eligible_types, need
 from longshore.drivers.interface import InstanceType, Resources
 from tests.sim.faults import Demand
 from tests.sim.job_users import Post

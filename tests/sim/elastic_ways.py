@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longshore.dispatcher.elastic.placer import ElasticPlacer
-from longshore.dispatcher.elastic_settings import QueuePolicy
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.model import Attempt, Container, Placement
-from longshore.dispatcher.planner.elastic_model import ElasticMode
-from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.domain.containers import Attempt, Container, Placement, QueuePolicy
+from longshore.dispatcher.domain.feasibility import need
+from longshore.dispatcher.domain.jobs import ElasticMode, Job, JobType
+from longshore.dispatcher.scheduler.elastic.controller import ElasticPlacer
 from longshore.drivers.interface import Resources
+from longshore.pool.charging import charge, shares_a_cpu
 from longshore.pool.model import Worker
-from longshore.pool.room import charge, shares_a_cpu
 from tests.sim.elastic_account import is_essential
 from tests.sim.machines import room_on
 from tests.sim.process import DispatcherProcess

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.model import Container
-from longshore.dispatcher.planner.fit import has_room, need
-from longshore.dispatcher.planner.room import SlotKind
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.feasibility import has_room, need
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.pool.model import Worker
 from tests.sim.losses import lost_on_each
 from tests.sim.truth import expect

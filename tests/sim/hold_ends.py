@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from longshore.dispatcher.messages import JobHoldRequested, JobSubmitted, Submitted
-from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState
-from longshore.dispatcher.queueing.holdbacks import Block
+from longshore.dispatcher.domain.containers import AttemptOutcome, Container, ContainerState
+from longshore.dispatcher.domain.messages import JobHoldRequested, JobSubmitted, Submitted
+from longshore.dispatcher.state.scheduling_gates import Block
 from longshore.pool.messages import PoolCommand, SignalAttempt, StartAttempt
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import Job, JobTask, Tally
-from longshore.dispatcher.jobs.workflow import roots_of
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ContainerSpec,
+    Dependency,
+    DependencyOn,
+)
+from longshore.dispatcher.domain.jobs import Job, JobTask, Tally
+from longshore.dispatcher.domain.messages import (
     CancelRequested,
     Change,
     Event,
@@ -21,7 +26,7 @@ from longshore.dispatcher.messages import (
     RequestJobHold,
     RequestJobPriority,
 )
-from longshore.dispatcher.model import Container, ContainerSpec, Dependency, DependencyOn
+from longshore.dispatcher.state.dependencies import roots_of
 from tests.job_samples import ended_nodes
 from tests.sim.faults import Demand
 from tests.sim.process import DispatcherProcess

@@ -9,8 +9,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    DependencyOn,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, JobType
+from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     InsertContainers,
@@ -23,13 +30,6 @@ from longshore.dispatcher.messages import (
     SaveAttempt,
     SaveContainer,
     SaveJob,
-)
-from longshore.dispatcher.model import (
-    Attempt,
-    AttemptOutcome,
-    Container,
-    ContainerState,
-    DependencyOn,
 )
 from longshore.pool.model import AttemptOrder
 from tests.sim.elastic_account import JOB_ENDED, ElasticAccount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Container
+from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container
 
 LOST_THERE = ("supervisor_lost", "engine_failure")
 NEVER_RAN = ("never_started", "engine_failure")

@@ -138,7 +138,7 @@ EXITS = (
             name="ended twice in the ledger",
             guard="an attempt ends once",
             fault="exits that are told twice",
-            where="longshore.dispatcher.ledger.ledger:Ledger.ended",
+            where="longshore.dispatcher.state.containers:Ledger.ended",
             old="if found is None:\n            return\n",
             new="pass\n",
         ),
@@ -304,7 +304,7 @@ PROBES = (
         guard="a probe suspends the lease of a held instance",
         fault="admins",
         where="longshore.pool.probing:_send_probe",
-        old="suspend_lease=idle.suspends_lease(worker)",
+        old="suspend_lease=shutdown.suspends_lease(worker)",
         new="suspend_lease=False",
     ),
     Mutant(

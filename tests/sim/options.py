@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from longshore.dispatcher.model import Placement, Profile, SchedulerSettings
+from longshore.dispatcher.domain.containers import Placement, Profile, SchedulerSettings
 from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from longshore.pool.model import PoolSettings
 from tests.samples import make_type

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobType
-from longshore.dispatcher.messages import AddContainer, Change, SaveAttempt, SaveContainer
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     START_REFUSED,
     Attempt,
     AttemptOutcome,
@@ -14,6 +12,8 @@ from longshore.dispatcher.model import (
     ContainerState,
     EndingCause,
 )
+from longshore.dispatcher.domain.jobs import Job, JobState, JobType
+from longshore.dispatcher.domain.messages import AddContainer, Change, SaveAttempt, SaveContainer
 from longshore.pool.model import AttemptOrder
 from tests.sim.elastic_account import ElasticAccount
 from tests.sim.store import VirtualStore

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Container, EndingCause, resources_of
-from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    EndingCause,
+    resources_of,
+)
+from longshore.dispatcher.domain.feasibility import need
+from longshore.dispatcher.domain.jobs import Job, JobType
 from longshore.drivers.interface import Resources
-from longshore.pool import idle
+from longshore.pool import shutdown
+from longshore.pool.charging import charge
 from longshore.pool.messages import (
     DestroyInstance,
     PoolCommand,
@@ -15,7 +22,6 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
-from longshore.pool.room import charge
 from longshore.pool.transitions import Trigger
 from tests.sim.hosts import Host
 from tests.sim.per_instance_evictions import Evictions
@@ -266,6 +272,6 @@ class PerInstanceConduct:
 def _takes_new(job: Job, worker: Worker) -> bool:
     """Return whether an instance's idle behavior lets a job start something there."""
     terms = terms_of(job)
-    if idle.is_draining(worker):
+    if shutdown.is_draining(worker):
         return terms.on_paused and (bool(worker.busy_with) or terms.ignore_system)
     return worker.behavior is not IdleBehavior.HOLD or terms.on_paused

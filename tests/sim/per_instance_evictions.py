@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.model import Attempt, Container
-from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.domain.containers import Attempt, Container
+from longshore.dispatcher.domain.feasibility import need
+from longshore.dispatcher.domain.jobs import Job
 from longshore.drivers.interface import Resources
-from longshore.pool import idle
+from longshore.pool import shutdown
+from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker
-from longshore.pool.room import SHARED_CPU_MILLIS
 from tests.sim.machines import room_on
 from tests.sim.per_instance_places import matches
 from tests.sim.process import DispatcherProcess
@@ -87,7 +87,7 @@ class Evictions:
         back = container.priority == 0 or container.cancel_requested
         back = back or self._ledger.holdbacks.reason(container) is not None
         strays = any(each.stray for each in self._pool.attempts_on(worker.id))
-        away = worker.behavior is not IdleBehavior.RUN or idle.is_draining(worker) or strays
+        away = worker.behavior is not IdleBehavior.RUN or shutdown.is_draining(worker) or strays
         return not over and not back and not away and matches(job, worker)
 
     def _comes_after(self, container: Container, job: Job) -> bool:

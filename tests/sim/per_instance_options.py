@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from tests.sim.faults import Demand
 from tests.sim.timeline import Dice
 

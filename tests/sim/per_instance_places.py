@@ -9,9 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import fields, replace
 
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.jobs.terms import PerInstanceTerms
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
@@ -19,11 +17,12 @@ from longshore.dispatcher.model import (
     Preemptible,
     resources_of,
 )
-from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.domain.feasibility import need
+from longshore.dispatcher.domain.jobs import Job, JobType, PerInstanceTerms
 from longshore.drivers.interface import Resources
-from longshore.pool import idle
+from longshore.pool import shutdown
+from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
-from longshore.pool.room import SHARED_CPU_MILLIS
 from tests.sim.per_instance_account import Update
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -143,7 +142,7 @@ class Places:
             and not worker.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
-            and not idle.is_draining(worker)
+            and not shutdown.is_draining(worker)
             and self._process.now() >= worker.overloaded_until
             and not worker.on_trial
             # A process that is being ended may be of an earlier attempt.

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import Job, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import PerInstanceTerms, Terms
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import Constraints, ContainerSpec, Preemptible, Retries
+from longshore.dispatcher.domain.jobs import (
+    Job,
+    JobTask,
+    JobType,
+    PerInstanceTerms,
+    Tally,
+    Terms,
+    UpdateStrategy,
+)
+from longshore.dispatcher.domain.messages import (
     Change,
     Event,
     InsertJob,
@@ -21,8 +29,6 @@ from longshore.dispatcher.messages import (
     RequestJobPriority,
     RequestJobRevision,
 )
-from longshore.dispatcher.model import Constraints, ContainerSpec, Preemptible, Retries
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
 from longshore.drivers.interface import Resources
 from tests.sim.faults import Demand
 from tests.sim.job_users import Post

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from longshore.dispatcher.desk.job_planning import JOB_ID, Planning, planning
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.jobs.model import Job, JobTask, JobType
-from longshore.dispatcher.jobs.plan import JobPlan
-from longshore.dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Terms
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
-from longshore.dispatcher.planner.reasons import PASS_FAILED
-from longshore.dispatcher.trial import AFTER_ALL, trial_of
+from longshore.dispatcher.domain.jobs import (
+    ElasticMode,
+    ElasticTerms,
+    Job,
+    JobTask,
+    JobType,
+    PerInstanceTerms,
+    Role,
+    Terms,
+)
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.fork import AFTER_ALL, trial_of
+from longshore.dispatcher.scheduler.placement.wait_reasons import PASS_FAILED
+from longshore.dispatcher.service.dry_run import JOB_ID, Planning, planning
+from longshore.dispatcher.service.dry_run_model import JobPlan
 from tests.job_samples import ended_nodes, make_job, make_task
 from tests.sim.faults import Demand
 from tests.sim.process import DispatcherProcess

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.ledger.ledger import Ledger
-from longshore.dispatcher.model import Container, Preemptible, SchedulerSettings
+from longshore.dispatcher.domain.containers import Container, Preemptible, SchedulerSettings
+from longshore.dispatcher.state.containers import Ledger
 
 SENT_AWAY = ("interrupted", "preempted")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from longshore.dispatcher.planner.room import SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import Existence
 from longshore.pool.messages import (
     AttemptExited,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.planner.fit import need, rejections
-from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.domain.feasibility import need, rejections
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.state.queue import ClassKey
 from longshore.drivers.interface import InstanceType
-from longshore.pool.room import charge
+from longshore.pool.charging import charge
 
 
 def is_within_price(

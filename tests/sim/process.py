@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from longshore.dispatcher.engine import NOTHING_TO_PLAN, Engine
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.messages import (
     Command,
     Commit,
     Confirm,
@@ -17,7 +16,8 @@ from longshore.dispatcher.messages import (
     Publication,
     Woken,
 )
-from longshore.dispatcher.outflow import Outflow, Write
+from longshore.dispatcher.engine.engine import NOTHING_TO_PLAN, Engine
+from longshore.dispatcher.engine.outbox import Outflow, Write
 from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longshore.dispatcher.elastic_settings import ElasticSettings
-from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import ElasticSettings, Placement, SchedulerSettings
 from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.timeline import Dice

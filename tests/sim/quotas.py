@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.model import ContainerState
+from longshore.dispatcher.domain.containers import ContainerState
+from longshore.dispatcher.engine.engine import Engine
 from longshore.drivers.interface import InstanceType
 from longshore.pool.model import WorkerState
 from tests.sim.truth import expect

@@ -7,14 +7,15 @@ import math
 from collections.abc import Sequence
 from math import inf
 
-from longshore.dispatcher.messages import Overloaded
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Container
-from longshore.dispatcher.planner.fit import rejections
-from longshore.dispatcher.planner.room import SlotKind
-from longshore.dispatcher.queueing.queue import ClassKey, RequestClass
-from longshore.dispatcher.scheduling.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
+from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container
+from longshore.dispatcher.domain.feasibility import rejections
+from longshore.dispatcher.domain.messages import Overloaded
+from longshore.dispatcher.scheduler.placement.concurrency import FORGOTTEN_AFTER_S, QUIET_S, STEP_S
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind
+from longshore.dispatcher.state.queue import ClassKey, RequestClass
 from longshore.drivers.interface import Resources
 from longshore.pool import probing
+from longshore.pool.charging import charge
 from longshore.pool.messages import (
     CreateInstance,
     InterruptionNoticed,
@@ -23,7 +24,6 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import Worker, WorkerState
-from longshore.pool.room import charge
 from longshore.pool.transitions import Trigger
 from tests.sim.job_conduct import JobConduct
 from tests.sim.precedence import has_own_placer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import assert_never
 
-from longshore.dispatcher.engine import Engine
+from longshore.dispatcher.engine.engine import Engine
 from longshore.drivers.errors import (
     CapacityError,
     CloudError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from longshore.dispatcher.ledger.outcomes import container_of
-from longshore.dispatcher.model import EndingCause
-from longshore.dispatcher.outflow import HELD_UP_AFTER_S
+from longshore.dispatcher.domain.containers import EndingCause
+from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
+from longshore.dispatcher.state.attempt_end import container_of
 from longshore.pool.messages import (
     AttemptStarted,
     PoolCommand,

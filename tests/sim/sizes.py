@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from longshore.dispatcher.planner.fit import need
+from longshore.dispatcher.domain.feasibility import need
+from longshore.pool.charging import charge
 from longshore.pool.messages import CreateInstance, PoolCommand, PoolEvent, ProbeSucceeded
 from longshore.pool.model import MachineSize, WorkerState
-from longshore.pool.room import charge
 from longshore.pool.tags import is_unrecognised
 from tests.sim.machines import is_smaller, room_on
 from tests.sim.process import DispatcherProcess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import Truth, expect

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
+from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
@@ -28,8 +29,7 @@ from longshore.dispatcher.messages import (
     SaveLaunch,
     SaveSpec,
 )
-from longshore.dispatcher.model import Attempt, Container, InstanceRecord
-from longshore.dispatcher.queries import Recovered
+from longshore.dispatcher.domain.queries import Recovered
 from longshore.pool.model import Launch
 from tests.job_samples import counted, ended_nodes, job_revised, job_saved, latest_ended
 from tests.sim.faults import DispatcherFaults

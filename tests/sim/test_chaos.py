@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.model import Constraints, Container, SchedulerSettings
+from longshore.dispatcher.domain.containers import Constraints, Container, SchedulerSettings
 from longshore.drivers.errors import ErrorScope
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.drivers.simulated.model import Fate

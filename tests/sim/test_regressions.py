@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import JobState, JobType
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested, JobHoldRequested
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Constraints,
     Placement,
     Retries,
     SchedulerSettings,
 )
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.domain.jobs import JobState, JobType, UpdateStrategy
+from longshore.dispatcher.domain.messages import (
+    BehaviorRequested,
+    InstanceKillRequested,
+    JobHoldRequested,
+)
 from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, Resources
 from longshore.pool.messages import (

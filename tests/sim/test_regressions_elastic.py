@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.elastic_settings import ElasticSettings
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import Constraints, Preemptible, Profile, SchedulerSettings
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    ElasticSettings,
+    Preemptible,
+    Profile,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.messages import (
     CreateInstance,
     ListInstances,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from longshore.dispatcher.messages import Overloaded, StraysDecided
+from longshore.dispatcher.domain.messages import Overloaded, StraysDecided
 from longshore.drivers.errors import ErrorScope
 from longshore.drivers.interface import Power
 from longshore.drivers.simulated.model import Machine

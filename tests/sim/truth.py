@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from longshore.dispatcher.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
-from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, resources_of
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    resources_of,
+)
+from longshore.dispatcher.domain.messages import Change, DeleteLaunch, SaveAttempt, SaveInstance
 from longshore.drivers.interface import Resources
 from longshore.pool.model import AttemptExit, AttemptOrder, ExitKind
 from longshore.pool.trials import ENDS_BEFORE_TRIAL

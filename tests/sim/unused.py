@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from longshore.dispatcher.messages import Confirm
-from longshore.dispatcher.model import Container, SchedulerSettings
+from longshore.dispatcher.domain.containers import Container, SchedulerSettings
+from longshore.dispatcher.domain.messages import Confirm
 from longshore.drivers.simulated.parameters import SimulatedParameters
 from longshore.pool.messages import PoolCommand, StartAttempt
 from longshore.pool.model import PoolSettings

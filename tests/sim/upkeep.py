@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from longshore.dispatcher.messages import BehaviorRequested, Event
-from longshore.dispatcher.outflow import HELD_UP_AFTER_S
-from longshore.dispatcher.queueing.ordering import Order
-from longshore.dispatcher.queueing.queue import ClassKey, RequestClass
+from longshore.dispatcher.domain.messages import BehaviorRequested, Event
+from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
+from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG
-from longshore.pool import idle, probing, signals
+from longshore.pool import probing, shutdown, signals
 from longshore.pool.messages import (
     AttemptExited,
     Created,
@@ -379,7 +378,7 @@ class Upkeep:
             expect(away, "no silent instance is kept", "nothing keeps the store from writing")
             return
         moved_on_at = self._pool.moved_on_at
-        draining = idle.is_draining(worker)
+        draining = shutdown.is_draining(worker)
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         if ready and not worker.session_up:
             due = max(worker.last_contact, moved_on_at) + settings.probe_timeout_s

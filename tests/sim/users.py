@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    ContainerSpec,
+    ContainerState,
+    Preemptible,
+    Retries,
+)
+from longshore.dispatcher.domain.messages import (
     CancelRequested,
     Event,
     InsertContainers,
@@ -13,14 +21,6 @@ from longshore.dispatcher.messages import (
     RequestCancel,
     RequestPriority,
     Submitted,
-)
-from longshore.dispatcher.model import (
-    Constraints,
-    Container,
-    ContainerSpec,
-    ContainerState,
-    Preemptible,
-    Retries,
 )
 from longshore.pool.model import BehaviorNote, IdleBehavior, WorkerState
 from tests.samples import make_container

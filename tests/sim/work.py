@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
@@ -12,10 +12,11 @@ from longshore.dispatcher.model import (
     Preemptible,
     resources_of,
 )
-from longshore.dispatcher.planner.fit import need, rejections
-from longshore.dispatcher.planner.room import Slot, SlotKind
-from longshore.dispatcher.queueing.queue import RequestClass
+from longshore.dispatcher.domain.feasibility import need, rejections
+from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
+from longshore.dispatcher.state.queue import RequestClass
 from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.charging import charge
 from longshore.pool.holds import HindranceKind
 from longshore.pool.messages import (
     AttemptStarted,
@@ -30,7 +31,6 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import REBOOTED, AttemptPhase, IdleBehavior, Worker, WorkerState
-from longshore.pool.room import charge
 from longshore.pool.timers import TimerKind
 from longshore.pool.transitions import Trigger
 from tests.sim.elsewhere import expect_elsewhere

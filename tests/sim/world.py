@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.messages import Confirm
+from longshore.dispatcher.domain.messages import Confirm
+from longshore.dispatcher.engine.engine import Engine
 from longshore.drivers.interface import InstanceType
 from longshore.drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
 from longshore.drivers.simulated.parameters import SimulatedFaults

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.desk.views import instance_report, leak_report
-from longshore.dispatcher.explaining.explanation import standing
-from longshore.dispatcher.messages import InstanceKillRequested
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import InstanceKillRequested
+from longshore.dispatcher.explain.explanation import standing
+from longshore.dispatcher.explain.instance_views import instance_report, leak_report
 from longshore.drivers.errors import CloudError, RateLimitError
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, Existence
 from longshore.pool.absence import Evidence, is_gone

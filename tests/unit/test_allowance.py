@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.pool.allowance import Allowance
+from longshore.pool.remote.allowance import Allowance
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from longshore.dispatcher.api.answers import SHOWN_ATTEMPTS
 from longshore.dispatcher.api.limits import ApiLimits
-from longshore.dispatcher.queries import LISTED_ATTEMPTS
+from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from tests.api_server import FULL, MINIMAL, Client, connected
 
 

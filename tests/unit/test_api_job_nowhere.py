@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longshore.dispatcher.api.backend import NewJob
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.jobs.terms import PerInstanceTerms, Schedule, Terms
-from longshore.dispatcher.model import Reason, WaitReason
+from longshore.dispatcher.domain.containers import Reason, WaitReason
+from longshore.dispatcher.domain.jobs import JobType, PerInstanceTerms, Schedule, Terms
+from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.store.store import Store
 from tests.api_server import connected
 from tests.backend_rig import backend_over

@@ -12,7 +12,7 @@ import pytest
 
 from longshore.dispatcher.api.answers import container_answer, encode
 from longshore.dispatcher.api.limits import ApiLimits
-from longshore.dispatcher.model import Attempt
+from longshore.dispatcher.domain.containers import Attempt
 from tests.api_server import Client, connected
 from tests.job_bodies import ONE, task
 from tests.samples import make_container

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.elastic import hosts as elastic_hosts
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.jobs.terms import (
+from longshore.dispatcher.domain.jobs import (
+    ElasticMode,
     ElasticTerms,
+    JobType,
     Overlap,
     Parameters,
     PerInstanceTerms,
+    Role,
     Schedule,
     Terms,
+    UpdateStrategy,
 )
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.scheduler.elastic import apply as elastic_hosts
 from tests.job_bodies import ONE, decoder, refused, task
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
-from longshore.dispatcher.model import WaitReason
-from longshore.dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.domain.containers import WaitReason
+from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
+from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
 from tests.api_server import Client, connected
 from tests.job_bodies import ONE, task
 

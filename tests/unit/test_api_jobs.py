@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from longshore.dispatcher.api.limits import ApiLimits
-from longshore.dispatcher.jobs.model import Job
+from longshore.dispatcher.domain.jobs import Job
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.fake_backend import FakeBackend
 from tests.job_bodies import ONE, chain, task

@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.api.backend import LeakReport, StrayView
-from longshore.dispatcher.explaining.health import Problem, ProblemKind
-from longshore.dispatcher.model import Container
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.views import LeakReport, Problem, ProblemKind, StrayView
 from longshore.pool.leaks import Leak, LeakKind
 from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange, serving
 from tests.fake_backend import EPOCH, FakeBackend

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.model import Container, Placement, Profile, SchedulerSettings
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Limits, Plan
-from longshore.dispatcher.planner.reasons import elsewhere
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
-from longshore.dispatcher.queueing.queue import SET_APART_MOST, Queue
-from longshore.dispatcher.restarts import avoided, returns_at
+from longshore.dispatcher.domain.containers import Container, Placement, Profile, SchedulerSettings
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.explain.explanation import explain
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
+from longshore.dispatcher.scheduler.placement.wait_reasons import elsewhere
+from longshore.dispatcher.state.queue import SET_APART_MOST, Queue
+from longshore.dispatcher.state.restarts import avoided, returns_at
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import HindranceKind
 from longshore.pool.messages import SignalAttempt

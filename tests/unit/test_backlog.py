@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.explain.explanation import explain
 from longshore.pool.messages import AttemptExited, LogComplete
 from longshore.pool.model import MOST_UNRELEASED, AttemptExit, AttemptReport, ExitKind
+from longshore.pool.remote.wire import LineSplitter
 from longshore.pool.runner import wire
-from longshore.pool.session_wire import LineSplitter
 from tests.engine_rig import Rig
 from tests.per_instance_jobs_rig import DaemonRig, daemon
 from tests.samples import make_container, make_type

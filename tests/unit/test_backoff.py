@@ -12,7 +12,7 @@ from longshore.drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from longshore.pool.backoff import CreateHolds
+from longshore.pool.create_backoff import CreateHolds
 from longshore.pool.delays import CallHold
 from longshore.pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope, Tally
 from longshore.pool.model import PoolSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from longshore.dispatcher.api.backend import ServerEvent
-from longshore.dispatcher.desk.broker import Broker, Watchers
+from longshore.dispatcher.domain.views import ServerEvent
+from longshore.dispatcher.service.events import Broker, Watchers
 
 
 async def collect(broker: Broker, after: int | None, into: list[ServerEvent]) -> None:

@@ -10,7 +10,7 @@ from longshore.dispatcher.cli.explain_job import explanation
 from longshore.dispatcher.cli.job_lines import job_fields, job_row
 from longshore.dispatcher.cli.job_views import CountsView, JobView
 from longshore.dispatcher.cli.views import ContainerView
-from longshore.dispatcher.explaining.explanation import explain, standing
+from longshore.dispatcher.explain.explanation import explain, standing
 from tests.api_server import connected
 from tests.engine_rig import Rig
 from tests.samples import make_container

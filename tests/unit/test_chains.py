@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.jobs import chains
-from longshore.dispatcher.model import Dependency
-from longshore.dispatcher.moments import moment
+from longshore.dispatcher.domain.containers import Dependency
+from longshore.dispatcher.domain.timefmt import moment
+from longshore.dispatcher.explain.explanation import explain
+from longshore.dispatcher.state import dependencies
 from longshore.pool.messages import (
     AttemptImageSeen,
     CreateInstance,
@@ -125,7 +125,7 @@ def test_what_waits_for_others_counts_only_where_nobody_else_of_the_task_runs() 
 
 
 def test_the_way_is_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "MOST_LINKS", 2)
+    monkeypatch.setattr(dependencies, "MOST_LINKS", 2)
     made = rig()
     line_of_containers(made, 6)
     assert "the first that was looked at of its chain is c-4 (2 before it), which waits: it " in (
@@ -134,7 +134,7 @@ def test_the_way_is_as_long_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_job_that_is_too_large_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "MOST_CONTAINERS", 2)
+    monkeypatch.setattr(dependencies, "MOST_CONTAINERS", 2)
     made = rig()
     made.submit_job(*make_job(1, make_task("a", size=3)))
     made.submit(make_container(1, after=(Dependency(of="j-1/a"),)))

@@ -13,12 +13,16 @@ import pytest
 
 from longshore.dispatcher.cli.explain import EstimateView, start
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.explaining.estimate import Estimate
-from longshore.dispatcher.explaining.explanation import Claim, Explanation, Position, Waiting
-from longshore.dispatcher.explaining.limits_left import LimitView
-from longshore.dispatcher.ledger.history import Happening
-from longshore.dispatcher.model import Container, WaitReason
-from longshore.dispatcher.planner.verdicts import Fate, InstanceTally, TypeVerdict
+from longshore.dispatcher.domain.containers import Container, WaitReason
+from longshore.dispatcher.explain.estimate import Estimate
+from longshore.dispatcher.explain.explanation import Claim, Explanation, Position, Waiting
+from longshore.dispatcher.explain.limits_left import LimitView
+from longshore.dispatcher.scheduler.placement.feasibility_report import (
+    Fate,
+    InstanceTally,
+    TypeVerdict,
+)
+from longshore.dispatcher.state.history import Happening
 from longshore.pool.holds import EVERYTHING, Hold, HoldCause, Scope
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server

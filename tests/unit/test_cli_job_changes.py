@@ -14,9 +14,9 @@ import pytest
 
 from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.cli.plan import price_change
-from longshore.dispatcher.jobs.plan import JobPlan, PlannedCreate, PlannedStep
-from longshore.dispatcher.model import WaitReason
-from longshore.dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.domain.containers import WaitReason
+from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
+from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
 from tests.cli_server import CliServer, cli_server, meanwhile
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, run_job_through, submitted

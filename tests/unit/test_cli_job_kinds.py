@@ -14,7 +14,7 @@ import pytest
 from longshore.dispatcher.cli.failure import Failure
 from longshore.dispatcher.cli.job_terms import refuse_endless
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.model import Container, Reason, WaitReason
+from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, finish, start, submitted, write

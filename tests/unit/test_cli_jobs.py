@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.model import Dependency, DependencyOn
+from longshore.dispatcher.domain.containers import Dependency, DependencyOn
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 from tests.job_commands import INSTANCE, diamond, run_through, start, submitted

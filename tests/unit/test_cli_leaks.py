@@ -10,8 +10,8 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.api.backend import LeakReport
 from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.domain.views import LeakReport
 from longshore.pool.leaks import Leak, LeakKind
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server

@@ -11,7 +11,7 @@ import pytest
 
 from longshore.dispatcher.api.answers import SHOWN_ATTEMPTS
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.model import Preemptible, Retries
+from longshore.dispatcher.domain.containers import Preemptible, Retries
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
 

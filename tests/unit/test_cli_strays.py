@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from longshore.dispatcher.api.backend import StrayView
 from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.domain.views import StrayView
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import EPOCH

@@ -7,10 +7,15 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.messages import Overloaded
-from longshore.dispatcher.model import Attempt, AttemptOutcome, Reason, SchedulerSettings
-from longshore.dispatcher.restarts import may_try_again, restart_due
-from longshore.dispatcher.scheduling.concurrency import Concurrency
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    AttemptOutcome,
+    Reason,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.messages import Overloaded
+from longshore.dispatcher.scheduler.placement.concurrency import Concurrency
+from longshore.dispatcher.state.restarts import may_try_again, restart_due
 from longshore.pool.messages import StartAttempt, StartRefused
 from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands

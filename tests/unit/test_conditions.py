@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.desk.views import gone_view, instance_report
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import Attempt
+from longshore.dispatcher.domain.containers import Attempt
+from longshore.dispatcher.domain.messages import BehaviorRequested
+from longshore.dispatcher.explain.instance_views import gone_view, instance_report
 from longshore.drivers.interface import Power
 from longshore.pool.messages import Listed, ListInstances, Probe, SessionLost
 from longshore.pool.model import IdleBehavior, Worker, WorkerState

@@ -24,10 +24,10 @@ from longshore.dispatcher.config.loading import (
     scheduler_settings,
 )
 from longshore.dispatcher.config.model import DriverConfig, TypeConfig
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import Resources
-from longshore.pool.ssh_keys import load_or_create_private_key
+from longshore.pool.remote.ssh_keys import load_or_create_private_key
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yml"
 

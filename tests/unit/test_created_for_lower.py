@@ -8,15 +8,20 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.accounts import SpendLimits
-from longshore.dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
-from longshore.dispatcher.planner import plan_check
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Limits, Plan
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from longshore.dispatcher.queueing.queue import Queue
-from longshore.dispatcher.scheduling.spend import PassBudget
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Placement,
+    Profile,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement import plan_check
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
+from longshore.dispatcher.scheduler.placement.spend import PassBudget
+from longshore.dispatcher.state.queue import Queue
+from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import HindranceKind
 from longshore.pool.messages import DestroyInstance, Probe

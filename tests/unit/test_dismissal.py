@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher import admins
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from longshore.pool import attempts, idle
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.engine import requests
+from longshore.pool import attempts, shutdown
 from longshore.pool.leaks import LeakKind, find_leaks
 from longshore.pool.messages import (
     AttemptStarted,
@@ -20,7 +20,7 @@ from longshore.pool.messages import (
     StartUnknown,
 )
 from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, Worker
-from longshore.pool.notices import (
+from longshore.pool.pool_events import (
     AttemptDismissed,
     AttemptEnded,
     AttemptLost,
@@ -64,7 +64,7 @@ def destroyed(rig: PoolRig) -> int:
 def kill(rig: PoolRig, reason: str) -> None:
     """Let an admin kill i-1."""
     event = InstanceKillRequested(worker_id="i-1", reason=reason)
-    admins.carry_out(rig.core, event, rig.now)
+    requests.carry_out(rig.core, event, rig.now)
     rig.settle()
 
 
@@ -147,7 +147,7 @@ def test_residents_have_the_longest_grace_of_them_but_no_more_than_all_get(
     graces_s: tuple[float | None, ...], patience_s: float
 ) -> None:
     rig, worker = residents(*graces_s)
-    idle.set_behavior(rig.core, worker, IdleBehavior.DRAIN, rig.now)
+    shutdown.set_behavior(rig.core, worker, IdleBehavior.DRAIN, rig.now)
     assert rig.core.timers.due(TimerKind.DISMISSAL, "i-1") == rig.now + patience_s
     if patience_s:
         rig.advance(patience_s - 0.5)
@@ -371,7 +371,7 @@ def test_what_is_shut_down_cannot_be_held_back() -> None:
     rig, worker = dismissed(20.0)
     tagged = len(rig.asked(SetTags))
     hold = BehaviorRequested(worker_id="i-1", behavior=IdleBehavior.HOLD)
-    admins.carry_out(rig.core, hold, rig.now)
+    requests.carry_out(rig.core, hold, rig.now)
     rig.advance(20)
     assert (worker.behavior, destroyed(rig)) == (IdleBehavior.DRAIN, 1)
     assert len(rig.asked(SetTags)) == tagged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.drivers.errors import AmbiguousResult
-from longshore.pool.doubts import Doubts
+from longshore.pool.create_backoff import Doubts
 from longshore.pool.holds import HoldCause
 from longshore.pool.messages import CreateFailed, CreateInstance
 from tests.engine_rig import Rig, last_commands

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
-from longshore.pool.cloud_calls import CloudCalls, Launching
 from longshore.pool.messages import DestroyInstance, ListInstances, PoolEvent, SetTags
-from longshore.pool.worker_reports import WorkerReports
+from longshore.pool.remote.cloud_calls import CloudCalls, Launching
+from longshore.pool.remote.worker_reports import WorkerReports
 from tests.performer_rig import NoLogs
 
 

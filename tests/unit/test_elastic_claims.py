@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.elastic_settings import ElasticSettings
-from longshore.dispatcher.model import Profile
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_model import (
+from longshore.dispatcher.domain.containers import ElasticSettings, Profile
+from longshore.dispatcher.scheduler.elastic.model import (
     ElasticJob,
     ElasticPlan,
     ElasticView,
     Place,
     Room,
 )
-from longshore.dispatcher.planner.room import SlotKind
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import Resources
 from tests.elastic_rig import RULES, elastic, essential, make_job, rooms_of, running, view_of
 from tests.samples import make_type

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.elastic_settings import ElasticSettings
-from longshore.dispatcher.planner.elastic import MOST_TRIED_IN_VAIN, NEXT_TURN_S, plan_elastic
-from longshore.dispatcher.planner.elastic_model import ElasticPlan, ElasticView, Place
+from longshore.dispatcher.domain.containers import ElasticSettings
+from longshore.dispatcher.scheduler.elastic.model import ElasticPlan, ElasticView, Place
+from longshore.dispatcher.scheduler.elastic.schedule import (
+    MOST_TRIED_IN_VAIN,
+    NEXT_TURN_S,
+    plan_elastic,
+)
 from tests.elastic_rig import essential, make_job, rooms_of, view_of
 from tests.samples import make_type
 

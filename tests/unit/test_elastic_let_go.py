@@ -11,13 +11,12 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.accounts import Holder, SpendLimits
-from longshore.dispatcher.elastic_settings import ElasticSettings
+from longshore.dispatcher.domain.containers import ElasticSettings, Placement, SchedulerSettings
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.model import Placement, SchedulerSettings
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_model import ElasticJob, ElasticView, Place
-from longshore.dispatcher.scheduling.spend import PassBudget
+from longshore.dispatcher.scheduler.elastic.model import ElasticJob, ElasticView, Place
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
+from longshore.dispatcher.scheduler.placement.spend import PassBudget
+from longshore.dispatcher.state.spend_limits import Holder, SpendLimits
 from longshore.drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job, running, view_of
 from tests.samples import GIB, make_type

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.jobs.model import JobTask
-from longshore.dispatcher.model import WaitReason
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Place
+from longshore.dispatcher.domain.containers import WaitReason
+from longshore.dispatcher.domain.jobs import ElasticMode, JobTask
+from longshore.dispatcher.scheduler.elastic.model import Place
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.pool.messages import CreateInstance, StartAttempt
 from tests import elastic_rig
 from tests.elastic_jobs_rig import (

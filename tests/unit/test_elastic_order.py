@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.planner.elastic_model import ElasticJob
-from longshore.dispatcher.planner.elastic_order import in_order, size, waited_s
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
+from longshore.dispatcher.scheduler.elastic.model import ElasticJob
+from longshore.dispatcher.scheduler.elastic.order import in_order, size, waited_s
 from longshore.drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job
 from tests.samples import GIB

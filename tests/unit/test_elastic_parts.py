@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.elastic.hosts import host_of, variable
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.jobs.model import Job, JobTask
-from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
-from longshore.dispatcher.messages import BehaviorRequested, JobSubmitted
-from longshore.dispatcher.model import Container, SchedulerSettings
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ElasticSettings,
+    QueuePolicy,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.jobs import ElasticTerms, Job, JobTask, Terms
+from longshore.dispatcher.domain.messages import BehaviorRequested, JobSubmitted
+from longshore.dispatcher.scheduler.elastic.apply import host_of, variable
 from longshore.pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
 from longshore.pool.model import ExitKind, IdleBehavior, PoolSettings
 from tests.elastic_jobs_rig import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.model import SchedulerSettings
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.pool.messages import CreateInstance, StartAttempt, StartRefused
 from longshore.pool.model import ExitKind
 from tests.elastic_jobs_rig import (
@@ -77,7 +77,7 @@ def test_an_elastic_container_that_dies_is_placed_again_and_its_job_goes_on() ->
 def test_an_elastic_container_that_fails_for_ever_ends_in_the_end_and_its_job_goes_on(
     monkeypatch: pytest.MonkeyPatch, crash: bool
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.elastic.ends.ATTEMPTS_MOST", 3)
+    monkeypatch.setattr("longshore.dispatcher.scheduler.elastic.end_reasons.ATTEMPTS_MOST", 3)
     rig = rig_of(3)
     submit(rig, 1, essential(1), elastic(2))
     for wait_s in (0.1, 1.1, 60):

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.elastic_settings import ElasticSettings
-from longshore.dispatcher.model import Constraints, SchedulerSettings
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.containers import Constraints, ElasticSettings, SchedulerSettings
+from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import PoolSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.messages import JobPriorityRequested
+from longshore.dispatcher.domain.messages import JobPriorityRequested
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
 from tests.engine_rig import Rig
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.planner.elastic_fates import RAN_WELL_S
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.scheduler.elastic.lifecycle import RAN_WELL_S
 from longshore.pool.messages import ListInstances, StartAttempt
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind
 from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit

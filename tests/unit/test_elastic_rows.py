@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.jobs.terms import ElasticTerms, Terms
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
+from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, Terms
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.elastic import CPUS, INSTANCES, Figure, main, measure, workload
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.planner.elastic_model import ElasticMode
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
+from longshore.dispatcher.domain.jobs import ElasticMode
 from tests.elastic_rig import World, elastic, essential, make_job
 from tests.samples import make_type
 

@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 from alembic import command
 
-from longshore.dispatcher.ledger.endings import in_words, is_eviction, reason_of
-from longshore.dispatcher.messages import SaveAttempt
-from longshore.dispatcher.model import FOR_NOTHING, AttemptOutcome, EndingCause, EndingFor, Reason
-from longshore.dispatcher.per_instance.deeds import ending_for
-from longshore.dispatcher.planner.per_instance_model import Stop, StopCause
+from longshore.dispatcher.domain.containers import (
+    FOR_NOTHING,
+    AttemptOutcome,
+    EndingCause,
+    EndingFor,
+    Reason,
+)
+from longshore.dispatcher.domain.messages import SaveAttempt
+from longshore.dispatcher.scheduler.system.apply import ending_for
+from longshore.dispatcher.scheduler.system.model import Stop, StopCause
+from longshore.dispatcher.state.attempt_end import in_words, is_eviction, reason_of
 from longshore.dispatcher.store import schema, sqlite
 from longshore.dispatcher.store.errors import StoreUnusable
 from longshore.dispatcher.store.store import Store

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import AttemptOutcome, Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     InstanceKillRequested,
     PublishContainer,
 )
-from longshore.dispatcher.model import AttemptOutcome, Placement, SchedulerSettings
 from longshore.drivers.errors import AmbiguousResult, CapacityError, QuotaError
 from longshore.pool.messages import (
     AttemptStarted,

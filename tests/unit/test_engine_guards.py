@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested, PublishInstance
-from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested, PublishInstance
 from longshore.pool.messages import (
     AttemptExited,
     AttemptStarted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.drivers.errors import QuotaError, RateLimitError
 from longshore.pool.messages import (
     AttemptExited,

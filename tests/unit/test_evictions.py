@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from longshore.dispatcher.domain.containers import AttemptOutcome, SchedulerSettings
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.model import AttemptOutcome, SchedulerSettings
 from longshore.drivers.errors import CapacityError, QuotaError
 from longshore.pool.messages import SignalAttempt
 from longshore.pool.model import PoolSettings

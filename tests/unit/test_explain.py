@@ -7,8 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import Explanation, Waiting, explain, standing
-from longshore.dispatcher.model import Constraints, Container, Retries, SchedulerSettings
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    Retries,
+    SchedulerSettings,
+)
+from longshore.dispatcher.explain.explanation import Explanation, Waiting, explain, standing
 from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
 from longshore.pool.messages import CreateInstance, Probe, ProbeFailed, SignalAttempt
 from longshore.pool.model import IdleBehavior, PoolSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.explaining.estimate import Situation, estimate
-from longshore.dispatcher.model import SchedulerSettings, WaitReason
-from longshore.dispatcher.planner.reasons import spend_limit
+from longshore.dispatcher.domain.containers import SchedulerSettings, WaitReason
+from longshore.dispatcher.explain.estimate import Situation, estimate
+from longshore.dispatcher.scheduler.placement.wait_reasons import spend_limit
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import waiting

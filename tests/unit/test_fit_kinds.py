@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.model import Constraints
-from longshore.dispatcher.planner.fit import eligible_types, impossible, rejections
+from longshore.dispatcher.domain.containers import Constraints
+from longshore.dispatcher.domain.feasibility import eligible_types, impossible, rejections
 from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_type
 

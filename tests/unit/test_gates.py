@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from longshore.drivers.errors import BugError, RateLimitError
-from longshore.pool.gates import CloudGate, ProbeGate, QueuedCall, TokenBucket
 from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
+from longshore.pool.rate_limits import CloudGate, ProbeGate, QueuedCall, TokenBucket
 
 
 def destroy(instance_id: str) -> DestroyInstance:

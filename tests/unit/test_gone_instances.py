@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.api.backend import NotFound, Unavailable
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.messages import SaveInstance
+from longshore.dispatcher.domain.messages import SaveInstance
+from longshore.dispatcher.service.contracts import NotFound, Unavailable
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.api_server import serving

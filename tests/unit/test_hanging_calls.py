@@ -13,7 +13,6 @@ import pytest
 
 from longshore.drivers.errors import AmbiguousResult, CloudError
 from longshore.drivers.interface import HostKeyVerdict, Instance
-from longshore.pool.cloud_calls import CloudCalls, Launching
 from longshore.pool.messages import (
     CreateFailed,
     CreateInstance,
@@ -28,6 +27,7 @@ from longshore.pool.messages import (
     TagsSet,
 )
 from longshore.pool.model import Launch
+from longshore.pool.remote.cloud_calls import CloudCalls, Launching
 from tests.performer_rig import CALL_TIMEOUT_S, Cloud, Vm
 from tests.samples import make_type
 

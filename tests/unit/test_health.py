@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from longshore.dispatcher.explaining.health import ProblemKind, advice_of, failed_last
-from longshore.dispatcher.model import Constraints
-from longshore.dispatcher.moments import moment
+from longshore.dispatcher.domain.containers import Constraints
+from longshore.dispatcher.domain.timefmt import moment
+from longshore.dispatcher.domain.views import ProblemKind
+from longshore.dispatcher.explain.health import advice_of, failed_last
 from longshore.drivers.errors import (
     CapacityError,
     CloudAuthError,

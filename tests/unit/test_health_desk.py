@@ -14,14 +14,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.desk.health import (
+from longshore.dispatcher.config.disk_room import room_at
+from longshore.dispatcher.domain.views import Problem, ProblemKind
+from longshore.dispatcher.service.health import (
     LEAST_FREE_BYTES,
     LEAST_FREE_INODES,
     shortage_of_bytes,
     shortage_of_inodes,
 )
-from longshore.dispatcher.disk_room import room_at
-from longshore.dispatcher.explaining.health import Problem, ProblemKind
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
 from tests.backend_rig import backend_over, backend_with, runtime_over, store_in

@@ -7,16 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.ledger import history
-from longshore.dispatcher.ledger.history import MOST_CHANGES, MOST_EVENTS, Happening, History
-from longshore.dispatcher.messages import (
-    JobCancelRequested,
-    JobHoldRequested,
-    JobPriorityRequested,
-    PriorityRequested,
-    PublishContainer,
-)
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Constraints,
@@ -24,8 +15,23 @@ from longshore.dispatcher.model import (
     ContainerState,
     WaitReason,
 )
-from longshore.dispatcher.planner.reasons import CREATES, TOKENS, behind, full, why_held
-from longshore.dispatcher.queueing.queue import ClassKey
+from longshore.dispatcher.domain.messages import (
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    PriorityRequested,
+    PublishContainer,
+)
+from longshore.dispatcher.scheduler.placement.wait_reasons import (
+    CREATES,
+    TOKENS,
+    behind,
+    full,
+    why_held,
+)
+from longshore.dispatcher.state import history
+from longshore.dispatcher.state.history import MOST_CHANGES, MOST_EVENTS, Happening, History
+from longshore.dispatcher.state.queue import ClassKey
 from longshore.drivers.interface import Resources
 from longshore.pool.holds import Hindrance, HindranceKind
 from tests.samples import make_container

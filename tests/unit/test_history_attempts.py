@@ -9,9 +9,7 @@ from decimal import Decimal
 from types import FrameType
 from typing import Any, TypeVar
 
-from longshore.dispatcher.ledger.history import MOST_ATTEMPTS, Happening, History
-from longshore.dispatcher.messages import PriorityRequested
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
@@ -20,6 +18,8 @@ from longshore.dispatcher.model import (
     Retries,
     WaitReason,
 )
+from longshore.dispatcher.domain.messages import PriorityRequested
+from longshore.dispatcher.state.history import MOST_ATTEMPTS, Happening, History
 from tests.samples import make_container
 from tests.unit.test_history import key
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.ledger.history import Happening
-from longshore.dispatcher.model import Dependency, SchedulerSettings
+from longshore.dispatcher.domain.containers import Dependency, SchedulerSettings
+from longshore.dispatcher.explain.explanation import explain
+from longshore.dispatcher.state.history import Happening
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 

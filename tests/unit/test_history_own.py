@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.ledger.history import History
-from longshore.dispatcher.messages import PriorityRequested
-from longshore.dispatcher.model import SchedulerSettings, WaitReason
+from longshore.dispatcher.domain.containers import SchedulerSettings, WaitReason
+from longshore.dispatcher.domain.messages import PriorityRequested
+from longshore.dispatcher.state.history import History
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import kinds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from longshore.dispatcher.model import Constraints, Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import Constraints, Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.drivers.errors import (
     CapacityError,
     CloudError,

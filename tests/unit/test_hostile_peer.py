@@ -12,11 +12,11 @@ import pytest
 from paramiko.buffered_pipe import BufferedPipe
 
 from longshore.drivers.errors import Unreachable
-from longshore.pool.session_wire import MalformedMessageError, decode_listing, decode_message
-from longshore.pool.ssh import SshConnection
-from longshore.pool.ssh_channel import SshChannel
-from longshore.pool.ssh_keys import new_private_key
-from longshore.pool.ssh_transport import BoundedTransport
+from longshore.pool.remote.ssh import SshConnection
+from longshore.pool.remote.ssh_channel import SshChannel
+from longshore.pool.remote.ssh_keys import new_private_key
+from longshore.pool.remote.ssh_transport import BoundedTransport
+from longshore.pool.remote.wire import MalformedMessageError, decode_listing, decode_message
 
 MIB = 2**20
 EXIT = {

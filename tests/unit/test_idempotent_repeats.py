@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from longshore.dispatcher.api.backend import NewContainer, Unavailable
 from longshore.dispatcher.config.model import LimitsConfig
-from longshore.dispatcher.model import Container
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.service.contracts import NewContainer, Unavailable
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.samples import make_container

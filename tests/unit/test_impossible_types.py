@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
 from longshore.drivers.errors import CloudError
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import PoolSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import AttemptOutcome, ContainerState
+from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import InterruptionNoticed
 from longshore.pool.model import ExitKind, IdleBehavior, WorkerState

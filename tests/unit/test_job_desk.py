@@ -10,21 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import Conflict, NewJob, NotFound, Unavailable
 from longshore.dispatcher.config.model import LimitsConfig
-from longshore.dispatcher.desk import intake
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.input.quantities import Size
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import (
+from longshore.dispatcher.domain.containers import Dependency, DependencyOn
+from longshore.dispatcher.domain.jobs import (
     ElasticTerms,
+    Job,
+    JobState,
+    JobTask,
+    JobType,
     Parameters,
     PerInstanceTerms,
     Schedule,
+    Tally,
     Terms,
 )
-from longshore.dispatcher.model import Dependency, DependencyOn
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.input.quantities import Size
+from longshore.dispatcher.service import admission
+from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
@@ -139,7 +143,7 @@ async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
 async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
     backend: DispatcherBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "LASTING_JOBS_MOST", 2)
+    monkeypatch.setattr(admission, "LASTING_JOBS_MOST", 2)
     await submit(backend, SYSTEM)
     last = await submit(backend, wanted(JobType.BATCH, NIGHTLY))
     for new in (SYSTEM, wanted(JobType.BATCH, BY_INPUT)):
@@ -157,8 +161,8 @@ async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
 async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_committed(
     backend: DispatcherBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "PER_INSTANCE_JOBS_MOST", 2)
-    monkeypatch.setattr(intake, "ELASTIC_CONTAINERS_MOST", 4)
+    monkeypatch.setattr(admission, "PER_INSTANCE_JOBS_MOST", 2)
+    monkeypatch.setattr(admission, "ELASTIC_CONTAINERS_MOST", 4)
     sysbatch = wanted(JobType.SYSBATCH, PER_INSTANCE)
     nightly = wanted(JobType.SYSBATCH, replace(NIGHTLY, per_instance=PerInstanceTerms()))
     elastic = wanted(JobType.ELASTIC, Terms(elastic=ElasticTerms()), make_task("a", size=2))

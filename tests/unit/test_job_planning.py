@@ -9,12 +9,10 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.desk.job_planning import plan_job, planning
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.jobs.terms import Parameters, Schedule, Terms
-from longshore.dispatcher.model import Dependency, SchedulerSettings
-from longshore.dispatcher.planner.per_instance_counts import Counts
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.domain.containers import Dependency, SchedulerSettings
+from longshore.dispatcher.domain.jobs import JobType, Parameters, Schedule, Terms, UpdateStrategy
+from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
+from longshore.dispatcher.service.dry_run import plan_job, planning
 from longshore.pool.messages import CreateInstance, Listed, ListInstances
 from tests.elastic_jobs_rig import elastic, elastic_job, essential, running
 from tests.elastic_jobs_rig import rig_of as elastic_rig

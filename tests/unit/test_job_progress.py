@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import NewJob
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.jobs.model import Job, JobState
-from longshore.dispatcher.messages import Change
-from longshore.dispatcher.queries import JobFilter
+from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.messages import Change
+from longshore.dispatcher.domain.queries import JobFilter
+from longshore.dispatcher.service.contracts import NewJob
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.store import Store
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.job_samples import make_task

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from longshore.dispatcher.model import AttemptOutcome
+from longshore.dispatcher.domain.containers import AttemptOutcome
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.drivers.errors import CloudAuthError
 from longshore.pool.messages import (
     CloseSession,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import NewContainer, NewJob, NotFound, Unavailable
 from longshore.dispatcher.config.model import LimitsConfig
-from longshore.dispatcher.desk.backend import DispatcherBackend
+from longshore.dispatcher.service.contracts import NewContainer, NewJob, NotFound, Unavailable
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig

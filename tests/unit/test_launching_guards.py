@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
-from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from longshore.dispatcher.desk.views import leak_report
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.explain.instance_views import leak_report
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.drivers.errors import CloudError, InvalidRequest
 from longshore.pool.leaks import Leak, LeakKind

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.desk.views import leak_report
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.explain.instance_views import leak_report
 from longshore.drivers.errors import AmbiguousResult, CloudError
 from longshore.pool.leaks import Leak, LeakKind
 from longshore.pool.messages import (

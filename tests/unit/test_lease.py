@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.lease import fault_of_command, first_contact_fragment, renewal_interval_s
-from longshore.pool.link_lease import LeaseRenewal
 from longshore.pool.messages import CloseSession, Probe, ProbeSucceeded, SessionLost, SetLease
 from longshore.pool.model import IdleBehavior, ProbeReport
+from longshore.pool.remote.link_lease import LeaseRenewal
+from longshore.pool.remote.ssh_keys import load_or_create_private_key
 from longshore.pool.runner.lease import Lease, PowerOff, Terms, parse_terms
 from longshore.pool.runner.spool import Places
 from longshore.pool.runner.wire import Refusal
-from longshore.pool.ssh_keys import load_or_create_private_key
 from tests.engine_rig import Rig, last_commands
 from tests.link_rig import link_settings
 from tests.samples import make_container

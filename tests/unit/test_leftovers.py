@@ -10,14 +10,14 @@ from decimal import Decimal
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.desk.views import leak_report
+from longshore.dispatcher.explain.instance_views import leak_report
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.drivers.errors import CloudAuthError, CloudError
 from longshore.drivers.interface import CLUSTER_TAG, Leftover
-from longshore.pool.cloud_calls import CloudCalls, Launching
 from longshore.pool.leaks import LeakKind
-from longshore.pool.leftovers import LOOK_INTERVAL_S, LeftoverWatch
 from longshore.pool.messages import Listed, ListingFailed, ListInstances, PoolEvent
+from longshore.pool.remote.cloud_calls import CloudCalls, Launching
+from longshore.pool.remote.leftovers import LOOK_INTERVAL_S, LeftoverWatch
 from tests.engine_rig import Rig
 from tests.samples import make_type
 from tests.sshd_host import wait_until

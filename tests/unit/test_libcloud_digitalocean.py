@@ -18,10 +18,10 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
-from longshore.drivers.libcloud_driver.clients import Clients
-from longshore.drivers.libcloud_driver.naming import plain_tags
-from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
-from longshore.drivers.libcloud_driver.providers import provider_of
+from longshore.drivers.libcloud.clients import Clients
+from longshore.drivers.libcloud.naming import plain_tags
+from longshore.drivers.libcloud.parameters import LibcloudParameters
+from longshore.drivers.libcloud.providers import provider_of
 from tests.canned_cloud import CannedCloud, canned_cloud
 from tests.libcloud_bench import INIT_COMMAND, KEY, NAME, TAGS, TOKEN, create, opened
 from tests.libcloud_cloud import parts_of

@@ -20,7 +20,7 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.drivers.interface import CLUSTER_TAG, Condition, Power, TellsCondition
-from longshore.drivers.libcloud_driver.parameters import LibcloudParameters
+from longshore.drivers.libcloud.parameters import LibcloudParameters
 from tests.canned_cloud import HANG_UP, CannedCloud, canned_cloud
 from tests.libcloud_bench import INIT_COMMAND, KEY, NAME, TAGS, create, opened
 from tests.libcloud_cloud import parts_of

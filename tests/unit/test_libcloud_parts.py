@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 
 from longshore.drivers.errors import CloudError, ConfigError
 from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
-from longshore.drivers.libcloud_driver.clients import Clients
-from longshore.drivers.libcloud_driver.naming import node_name, plain_tags, tags_in, tags_in_name
-from longshore.drivers.libcloud_driver.parameters import (
-    LibcloudParameters,
-    fault_of_type,
-    problems_of,
-)
-from longshore.drivers.libcloud_driver.providers import OtherProvider, provider_of
-from longshore.drivers.libcloud_driver.user_data import LARGEST_BYTES, user_data
+from longshore.drivers.libcloud.clients import Clients
+from longshore.drivers.libcloud.naming import node_name, plain_tags, tags_in, tags_in_name
+from longshore.drivers.libcloud.parameters import LibcloudParameters, fault_of_type, problems_of
+from longshore.drivers.libcloud.providers import OtherProvider, provider_of
+from longshore.drivers.libcloud.user_data import LARGEST_BYTES, user_data
 from longshore.drivers.registry import driver
 from tests.libcloud_bench import TYPE
 from tests.libcloud_cloud import parts_of

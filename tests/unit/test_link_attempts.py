@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from longshore.pool.link_attempts import AttemptFeed
 from longshore.pool.model import AttemptImage
-from longshore.pool.session import Session
-from longshore.pool.session_wire import Push
+from longshore.pool.remote.link_attempts import AttemptFeed
+from longshore.pool.remote.session import Session
+from longshore.pool.remote.wire import Push
 from tests.link_rig import Recorder, order
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until

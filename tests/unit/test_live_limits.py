@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.pool.link_limits import tell_limits
 from longshore.pool.messages import Probe, ProbeFailed, StartAttempt, StartUnknown, UpdateLimits
 from longshore.pool.model import AttemptOrder
+from longshore.pool.remote.link import tell_limits
 from tests.performer_rig import performing
 from tests.session_rig import Rig
 from tests.sshd_host import wait_until

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from longshore.drivers.local_processes import (
+from longshore.drivers.local.processes import (
     INSTANCE_VARIABLE,
     end_processes,
     login_environment,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.explaining.health import ProblemKind
+from longshore.dispatcher.domain.views import ProblemKind
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import Probe, SessionLost
 from tests.backend_rig import backend_with, runtime_over, store_in

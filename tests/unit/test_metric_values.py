@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from longshore.dispatcher.messages import BehaviorRequested
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.model import SchedulerSettings
 from longshore.drivers.errors import CapacityError, CloudError, QuotaError
 from longshore.pool.messages import (
     CreateInstance,

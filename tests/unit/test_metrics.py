@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.explaining.health import ProblemKind
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.model import AttemptOutcome, ContainerState, SchedulerSettings
-from longshore.dispatcher.per_instance.trouble import CODES
-from longshore.dispatcher.periodic.agenda import LaunchResult
+from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState, SchedulerSettings
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.views import ProblemKind
+from longshore.dispatcher.scheduler.system.crash_loop import CODES
+from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.pool.leaks import LeakKind
 from longshore.pool.model import PoolSettings, WorkerState
 from longshore.pool.statistics import BootOutcome, Operation, OperationOutcome, ProbeOutcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.periodic.agenda import LaunchResult
+from longshore.dispatcher.state.agenda import LaunchResult
 from tests.engine_rig import Rig
 from tests.exposition import samples
 from tests.job_samples import make_job, make_task

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.model import Retries
+from longshore.dispatcher.domain.containers import Retries
+from longshore.dispatcher.domain.jobs import JobType
 from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
 from tests.engine_rig import Rig
 from tests.exposition import samples

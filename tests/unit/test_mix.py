@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.model import Placement
-from longshore.dispatcher.planner.mix import NewInstance, Option, Want
+from longshore.dispatcher.domain.containers import Placement
+from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want
 from longshore.drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, optimum_by_program, price, random_case, solve
 from tests.samples import GIB, make_type

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from longshore.dispatcher.model import Constraints, Placement, Profile
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Plan
-from longshore.dispatcher.planner.mix import Option, Want
-from longshore.dispatcher.planner.mix_needless import worthwhile
-from longshore.dispatcher.planner.room import Rules
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Constraints, Placement, Profile
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.snapshot import Plan
+from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
+from longshore.dispatcher.scheduler.scale_up.solve import Option, Want
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import HindranceKind, Scope
 from tests.mix_cases import optimum, random_case

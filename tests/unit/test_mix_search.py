@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.planner.mix import Option, Want
-from longshore.dispatcher.planner.mix_market import Market, Mix
-from longshore.dispatcher.planner.mix_search import pooled
-from longshore.dispatcher.planner.mix_tidy import topped_up, trimmed
+from longshore.dispatcher.scheduler.scale_up.heuristic import pooled
+from longshore.dispatcher.scheduler.scale_up.improve import topped_up, trimmed
+from longshore.dispatcher.scheduler.scale_up.problem import Market, Mix
+from longshore.dispatcher.scheduler.scale_up.solve import Option, Want
 from longshore.drivers.interface import InstanceType, Resources
 from tests.samples import make_type
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from longshore.dispatcher.moments import moment
+from longshore.dispatcher.domain.timefmt import moment
 
 
 @pytest.mark.parametrize(

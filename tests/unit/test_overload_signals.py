@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.messages import InsertContainers, SaveContainer
+from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
 from longshore.dispatcher.store import writer
 from longshore.dispatcher.store.store import Store
 from longshore.pool.runner import launch

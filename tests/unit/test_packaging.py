@@ -20,7 +20,7 @@ RUNNER = ROOT / "pool" / "runner"
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 
 
-LOADED_BY_ITS_HOST = {"dispatcher/conformance_plugin.py": {"pytest"}}
+LOADED_BY_ITS_HOST = {"dispatcher/conformance/pytest_plugin.py": {"pytest"}}
 """What a module may import that is there whenever the module is: it is a plug-in of that."""
 
 

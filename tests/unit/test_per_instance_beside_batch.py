@@ -10,10 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.accounts import Holder
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.messages import JobPriorityRequested
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     EndingCause,
     EndingFor,
@@ -21,6 +18,9 @@ from longshore.dispatcher.model import (
     Retries,
     SchedulerSettings,
 )
+from longshore.dispatcher.domain.jobs import JobType
+from longshore.dispatcher.domain.messages import JobPriorityRequested
+from longshore.dispatcher.state.spend_limits import Holder
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import SignalAttempt
 from tests.elastic_jobs_rig import essential, running, submit

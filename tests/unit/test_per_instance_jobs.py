@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     EndingCause,
     EndingFor,
     Retries,
     SchedulerSettings,
 )
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.domain.jobs import JobType, UpdateStrategy
+from longshore.dispatcher.domain.messages import BehaviorRequested
+from longshore.dispatcher.explain.explanation import explain
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import SessionLost
 from longshore.pool.model import AttemptReport, IdleBehavior, PoolSettings
@@ -328,7 +327,7 @@ def test_batch_work_waits_for_room_on_what_there_is_where_daemons_leave_none_on_
 def test_a_daemon_that_ends_at_once_for_ever_goes_on_in_another_container_with_its_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.per_instance.placer.ATTEMPTS_MOST", 3)
+    monkeypatch.setattr("longshore.dispatcher.scheduler.system.controller.ATTEMPTS_MOST", 3)
     rig = DaemonRig(make_type(1), pool=LONG)
     rig.join()
     rig.submit_daemon(daemon(retries=Retries(delay_s=10)))

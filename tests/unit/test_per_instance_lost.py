@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.jobs.model import Job, JobType
-from longshore.dispatcher.model import Retries
+from longshore.dispatcher.domain.containers import Retries
+from longshore.dispatcher.domain.jobs import Job, JobType
 from longshore.pool.model import ExitKind
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_type

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.planner.per_instance import plan
-from longshore.dispatcher.planner.per_instance_counts import price_change
-from longshore.dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.scheduler.system.capacity import taken_of_new_instance
+from longshore.dispatcher.scheduler.system.dry_run_counts import price_change
+from longshore.dispatcher.scheduler.system.model import (
     Block,
     Evict,
     Ignore,
@@ -24,7 +24,7 @@ from longshore.dispatcher.planner.per_instance_model import (
     Wait,
     WaitCause,
 )
-from longshore.dispatcher.planner.per_instance_room import taken_of_new_instance
+from longshore.dispatcher.scheduler.system.plan import plan
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.planner.per_instance_model import Host
-from longshore.dispatcher.planner.per_instance_room import Room
+from longshore.dispatcher.scheduler.system.capacity import Room
+from longshore.dispatcher.scheduler.system.model import Host
 from longshore.drivers.interface import Resources
 from tests.samples import make_type
 

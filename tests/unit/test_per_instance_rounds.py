@@ -6,15 +6,17 @@ from dataclasses import fields, replace
 
 import pytest
 
-from longshore.dispatcher.model import AttemptOutcome, Constraints, ContainerSpec, Retries
-from longshore.dispatcher.planner.per_instance import again_at
-from longshore.dispatcher.planner.per_instance_diff import IN_PLACE, changes
-from longshore.dispatcher.planner.per_instance_model import (
-    Block,
-    PastAttempt,
-    Wait,
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Constraints,
+    ContainerSpec,
+    Retries,
 )
-from longshore.dispatcher.planner.per_instance_rounds import Rollout, Round, UpdateStrategy
+from longshore.dispatcher.domain.jobs import UpdateStrategy
+from longshore.dispatcher.scheduler.system.model import Block, PastAttempt, Wait
+from longshore.dispatcher.scheduler.system.plan import again_at
+from longshore.dispatcher.scheduler.system.reconcile import IN_PLACE, changes
+from longshore.dispatcher.scheduler.system.rollout import Rollout, Round
 from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     ENV,

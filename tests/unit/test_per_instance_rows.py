@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobType
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import AttemptOutcome, Constraints, Container, Retries, WaitReason
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Constraints,
+    Container,
+    Retries,
+    WaitReason,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState, JobType, UpdateStrategy
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import StartAttempt, StartRefused
 from longshore.pool.model import IdleBehavior, PoolSettings

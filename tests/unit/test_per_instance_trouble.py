@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.jobs.model import JobType
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     Constraints,
     Container,
@@ -13,7 +12,8 @@ from longshore.dispatcher.model import (
     Reason,
     Retries,
 )
-from longshore.dispatcher.per_instance.trouble import latest_ends
+from longshore.dispatcher.domain.jobs import JobType
+from longshore.dispatcher.scheduler.system.crash_loop import latest_ends
 from tests.exposition import samples
 from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
@@ -77,7 +77,7 @@ def test_who_does_not_end_again_and_again_is_not_looked_at_for_a_list(
         looked_at.append(container.id)
         return latest_ends(container, now)
 
-    monkeypatch.setattr("longshore.dispatcher.per_instance.trouble.latest_ends", noted)
+    monkeypatch.setattr("longshore.dispatcher.scheduler.system.crash_loop.latest_ends", noted)
     assert trouble(rig) is not None
     assert set(looked_at) == {rig.of_job("j-1")[0].id}
     rig.advance(600)

@@ -12,8 +12,6 @@ import pytest
 
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from longshore.drivers.interface import Condition, Existence, Found, Power
-from longshore.pool.cloud_calls import with_port
-from longshore.pool.link_model import ProbeStageError
 from longshore.pool.messages import (
     Created,
     CreateFailed,
@@ -40,7 +38,9 @@ from longshore.pool.messages import (
     TagsSet,
 )
 from longshore.pool.model import AttemptOrder, Launch, ProbeReport
-from longshore.pool.worker_reports import WorkerReports
+from longshore.pool.remote.cloud_calls import with_port
+from longshore.pool.remote.link_model import ProbeStageError
+from longshore.pool.remote.worker_reports import WorkerReports
 from tests.link_rig import unknown
 from tests.performer_rig import NoLogs, Rig, Vm, performing
 from tests.samples import make_type

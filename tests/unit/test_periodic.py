@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.jobs.terms import Overlap
-from longshore.dispatcher.periodic import agenda
+from longshore.dispatcher.domain.jobs import Overlap
+from longshore.dispatcher.state import agenda
 from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template, turns
 
 # ---- when ----------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ async def test_at_the_end_what_was_begun_is_finished_and_nothing_else_is_begun()
 async def test_at_the_end_a_launch_that_hangs_is_given_up_after_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.periodic.launching._GRACE_S", 0.01)
+    monkeypatch.setattr("longshore.dispatcher.service.launching._GRACE_S", 0.01)
     world = hourly()
     world.gate = asyncio.Event()
     world.wall = at(f"{DAY} 10:00")

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import Conflict, NewJob, Unavailable
 from longshore.dispatcher.config.model import LimitsConfig
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.jobs.model import Job
-from longshore.dispatcher.jobs.terms import Overlap, Schedule, Terms
-from longshore.dispatcher.periodic.agenda import LaunchResult
-from longshore.dispatcher.periodic.launching import DeskRuns
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.jobs import Job, Overlap, Schedule, Terms
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.service.contracts import Conflict, NewJob, Unavailable
+from longshore.dispatcher.service.launching import DeskRuns
+from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.dispatcher.store.store import Store
 from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig

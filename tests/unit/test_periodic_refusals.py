@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.api.backend import Conflict, Unavailable
-from longshore.dispatcher.jobs.terms import Schedule
-from longshore.dispatcher.periodic.agenda import Agenda
-from longshore.dispatcher.periodic.schedules import latest_missed
+from longshore.dispatcher.domain.jobs import Schedule
+from longshore.dispatcher.domain.schedules import latest_missed
+from longshore.dispatcher.service.contracts import Conflict, Unavailable
+from longshore.dispatcher.state.agenda import Agenda
 from longshore.drivers.errors import InvalidRequest
 from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template
 
@@ -135,7 +135,7 @@ async def test_a_defect_in_looking_at_one_keeps_no_other_waiting(
     world = PeriodicWorld(
         odd, make_template(2, HOURLY, created=f"{DAY} 09:30"), time=f"{DAY} 09:30"
     )
-    monkeypatch.setattr("longshore.dispatcher.periodic.agenda.latest_missed", missed)
+    monkeypatch.setattr("longshore.dispatcher.state.agenda.latest_missed", missed)
     with capture_logs() as lines:
         await world.look(f"{DAY} 10:00")
     assert [each["job"] for each in lines if each.get("exc_info")] == ["j-1"]

@@ -10,10 +10,10 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.api.backend import Unavailable
-from longshore.dispatcher.desk.plan_turns import AT_ONCE, PlanTurns
-from longshore.dispatcher.jobs.plan import JobPlan
-from longshore.dispatcher.planner.per_instance_counts import Counts
+from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
+from longshore.dispatcher.service.contracts import Unavailable
+from longshore.dispatcher.service.dry_run_limiter import AT_ONCE, PlanTurns
+from longshore.dispatcher.service.dry_run_model import JobPlan
 
 PLAN = JobPlan(
     counts=Counts(),

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.model import Constraints, Placement, Preemptible, Profile
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types, impossible, rejections
-from longshore.dispatcher.planner.limits import Plan
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Constraints, Placement, Preemptible, Profile
+from longshore.dispatcher.domain.feasibility import eligible_types, impossible, rejections
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.snapshot import Plan
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import HindranceKind
 from tests.planner_rig import make_limits, make_view

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.model import Constraints, Placement, Profile
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Limits, Plan, View
-from longshore.dispatcher.planner.plan_check import check
-from longshore.dispatcher.planner.room import Rules, SlotKind, empty_slot
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Constraints, Placement, Profile
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.plan_check import check
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, View
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.errors import BugError, ErrorScope, QuotaError
 from longshore.drivers.interface import Resources
-from longshore.pool.backoff import CreateHolds
+from longshore.pool.create_backoff import CreateHolds
 from longshore.pool.holds import Scope, Tally
 from longshore.pool.model import PoolSettings
 from tests.planner_rig import make_limits, make_view

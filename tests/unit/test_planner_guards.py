@@ -7,13 +7,18 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.cost import share_of
-from longshore.dispatcher.model import Constraints, Placement, Profile, SchedulerSettings
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types, impossible, rejections
-from longshore.dispatcher.planner.limits import Plan
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
-from longshore.dispatcher.queueing.queue import ClassKey, Queue
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Placement,
+    Profile,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.feasibility import eligible_types, impossible, rejections
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.snapshot import Plan
+from longshore.dispatcher.state.queue import ClassKey, Queue
+from longshore.dispatcher.state.spend_limits import share_of
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import HindranceKind
 from longshore.pool.messages import CreateInstance, Probe, StartAttempt

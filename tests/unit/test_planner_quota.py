@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from longshore.dispatcher.model import Constraints, Placement, Profile
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Limits, Plan
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Constraints, Placement, Profile
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
+from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import EVERYTHING, Hindrance, HindranceKind, Scope
 from tests.planner_rig import make_hindrance, make_limits, make_view

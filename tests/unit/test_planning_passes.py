@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from longshore.dispatcher.desk.broker import Broker, Watchers
-from longshore.dispatcher.desk.publishing import publish_event
-from longshore.dispatcher.messages import Event, PublishFailedPass
-from longshore.dispatcher.model import SchedulerSettings
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.limits import Plan, View
-from longshore.dispatcher.scheduling import placing
+from longshore.dispatcher.api.event_data import RENDERING
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import Event, PublishFailedPass
+from longshore.dispatcher.scheduler.batch import scheduling_pass
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.snapshot import Plan, View
+from longshore.dispatcher.service.events import Broker, Watchers, publish_event
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import ListInstances, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
@@ -27,7 +27,7 @@ class Poison:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.works = True
-        monkeypatch.setattr(placing, "plan", self)
+        monkeypatch.setattr(scheduling_pass, "plan", self)
 
     def __call__(self, view: View) -> Plan:
         decided = plan(view)
@@ -153,11 +153,11 @@ def test_a_plan_that_breaks_a_rule_is_not_carried_out(monkeypatch: pytest.Monkey
 
     rig = Survivor(make_type(2), pool=QUIET)
     rig.submit(make_container(1))
-    monkeypatch.setattr(placing, "plan", wrong)
+    monkeypatch.setattr(scheduling_pass, "plan", wrong)
     rig.submit(make_container(2))
     assert rig.states() == {"c-1": "running", "c-2": "queued"}
     assert rig.engine.placing.failures == 1
-    monkeypatch.setattr(placing, "plan", plan)
+    monkeypatch.setattr(scheduling_pass, "plan", plan)
     rig.advance(5)
     assert rig.states() == {"c-1": "running", "c-2": "running"}
 
@@ -258,6 +258,7 @@ def test_a_failed_pass_is_an_error_in_the_log_with_its_trace() -> None:
             broker=Broker(),
             watchers=Watchers(),
             heard_at=lambda _worker_id: 0.0,
+            rendering=RENDERING,
         )
     assert lines == [
         {

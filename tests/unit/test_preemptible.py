@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import explain
+from longshore.dispatcher.domain.containers import Constraints, Preemptible, SchedulerSettings
+from longshore.dispatcher.explain.explanation import explain
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.model import Constraints, Preemptible, SchedulerSettings
-from longshore.dispatcher.planner.preemptible import Waste
+from longshore.dispatcher.scheduler.placement.preemptible import Waste
 from longshore.drivers.errors import CapacityError, CloudError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import CreateInstance, InterruptionNoticed

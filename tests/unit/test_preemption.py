@@ -7,7 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from longshore.dispatcher.planner.preemption import (
+from longshore.dispatcher.scheduler.placement.fleet import Slot
+from longshore.dispatcher.scheduler.placement.preemption import (
     MIN_GAP,
     PLACES,
     Eviction,
@@ -15,7 +16,6 @@ from longshore.dispatcher.planner.preemption import (
     NoEviction,
     victims,
 )
-from longshore.dispatcher.planner.room import Slot
 from longshore.drivers.interface import Resources
 from tests.preemption_rig import amounts, evicted, occupied, tenant
 

@@ -8,7 +8,7 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from longshore.dispatcher.planner.preemption import (
+from longshore.dispatcher.scheduler.placement.preemption import (
     Eviction,
     PreemptionSettings,
     TenantKind,

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.desk.job_planning import plan_job
-from longshore.dispatcher.explaining.explanation import Waiting, explain
-from longshore.dispatcher.jobs.model import JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import Terms
-from longshore.dispatcher.model import Constraints, SchedulerSettings, WaitReason
-from longshore.dispatcher.planner.fit import fitting_types, what_is_left, within_price
+from longshore.dispatcher.domain.containers import Constraints, SchedulerSettings, WaitReason
+from longshore.dispatcher.domain.feasibility import fitting_types, what_is_left, within_price
+from longshore.dispatcher.domain.jobs import JobTask, JobType, Tally, Terms
+from longshore.dispatcher.explain.explanation import Waiting, explain
+from longshore.dispatcher.service.dry_run import plan_job
 from longshore.drivers.errors import CapacityError, CloudError, ErrorScope
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.messages import CreateInstance, Probe

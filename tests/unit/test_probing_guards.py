@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested, PublishInstance
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import (
+    BehaviorRequested,
+    InstanceKillRequested,
+    PublishInstance,
+)
 from longshore.drivers.errors import CloudError
 from longshore.pool.messages import (
     AttemptExited,

@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from longshore.dispatcher.desk.broker import Broker, Watchers
-from longshore.dispatcher.desk.publishing import publish_event
-from longshore.dispatcher.jobs.model import Job, JobState, Tally
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.api.event_data import RENDERING
+from longshore.dispatcher.domain.containers import ContainerState, Dependency, Reason
+from longshore.dispatcher.domain.jobs import Job, JobState, Tally
+from longshore.dispatcher.domain.messages import (
     JobPriorityRequested,
     Publication,
     PublishContainer,
     PublishJob,
 )
-from longshore.dispatcher.model import ContainerState, Dependency, Reason
-from longshore.dispatcher.queries import LISTED_ATTEMPTS
+from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
+from longshore.dispatcher.service.events import Broker, Watchers, publish_event
 from longshore.pool.model import ExitKind
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
@@ -34,6 +34,7 @@ def publish(what: Publication, broker: Broker, watchers: Watchers | None = None)
         broker=broker,
         watchers=watchers or Watchers(),
         heard_at=lambda _worker_id: 0.0,
+        rendering=RENDERING,
     )
 
 

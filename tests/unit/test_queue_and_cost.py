@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.cost import attempt_cost, share_of
-from longshore.dispatcher.model import Placement
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Placement
+from longshore.dispatcher.state.queue import Queue
+from longshore.dispatcher.state.spend_limits import attempt_cost, share_of
 from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type
 

@@ -7,8 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.model import Constraints, Container, Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    Placement,
+    SchedulerSettings,
+)
+from longshore.dispatcher.explain.explanation import explain
 from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import CreateInstance

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.ledger.recent import Recent
+from longshore.dispatcher.state.history import Recent
 
 
 def recent(*, of_a_key: int = 3, keys: int = 3, most_bytes: int = 100) -> Recent[str, str]:

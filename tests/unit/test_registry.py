@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from longshore.drivers.errors import ConfigError
-from longshore.drivers.loopback import LoopbackParameters
+from longshore.drivers.local.loopback import LoopbackParameters
 from longshore.drivers.registry import DriverInfo, driver, driver_names
 from longshore.drivers.simulated.parameters import SimulatedParameters
 

@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longshore.drivers.errors import CommandFailed
-from longshore.pool.remote_shell import NOISE_LIMIT_BYTES, AnswerStream, after_mark, for_any_shell
+from longshore.pool.remote.remote_shell import (
+    NOISE_LIMIT_BYTES,
+    AnswerStream,
+    after_mark,
+    for_any_shell,
+)
 from tests.conftest import RequireTool
 
 MARK = b"longshore-answers-here\n"

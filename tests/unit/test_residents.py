@@ -6,7 +6,8 @@ import pytest
 
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from longshore.pool import attempts, idle, probing
+from longshore.pool import attempts, probing, shutdown
+from longshore.pool.charging import room_left
 from longshore.pool.leaks import LeakKind, find_leaks
 from longshore.pool.messages import (
     BrokenReported,
@@ -17,8 +18,7 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker
-from longshore.pool.notices import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
-from longshore.pool.room import room_left
+from longshore.pool.pool_events import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
 from longshore.pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
 
@@ -197,7 +197,7 @@ def test_residents_that_come_and_go_keep_no_idle_worker() -> None:
 
 def test_a_worker_with_residents_makes_way_for_another_type() -> None:
     rig, worker = idle_rig()
-    idle.on_unwanted(rig.core, worker, rig.now)
+    shutdown.on_unwanted(rig.core, worker, rig.now)
     rig.settle()
     assert state(worker) == "shutdown"
 
@@ -208,7 +208,7 @@ def test_the_log_of_a_resident_is_waited_for_like_any_other_and_no_longer() -> N
     rig.exit(worker, "s-1")
     rig.advance(30)
     assert state(worker) == "idle", "its log is on its way"
-    idle.on_unwanted(rig.core, worker, rig.now)
+    shutdown.on_unwanted(rig.core, worker, rig.now)
     assert state(worker) == "idle", "its log is on its way"
     rig.advance(539)
     assert state(worker) == "idle"

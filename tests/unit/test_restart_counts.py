@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.desk.views import leak_report
-from longshore.dispatcher.messages import InstanceKillRequested
-from longshore.dispatcher.model import Constraints, SchedulerSettings
+from longshore.dispatcher.domain.containers import Constraints, SchedulerSettings
+from longshore.dispatcher.domain.messages import InstanceKillRequested
+from longshore.dispatcher.explain.instance_views import leak_report
 from longshore.pool.leaks import LeakKind
 from longshore.pool.messages import (
     CreateInstance,

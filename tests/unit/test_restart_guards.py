@@ -6,15 +6,15 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import AttemptOutcome
+from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     Commit,
     PublishContainer,
     PublishInstance,
     Woken,
 )
-from longshore.dispatcher.model import AttemptOutcome
-from longshore.dispatcher.outflow import Outflow
+from longshore.dispatcher.engine.outbox import Outflow
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import (
     AttemptExited,

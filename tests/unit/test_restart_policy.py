@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     ENGINE_FAILURE,
     SUPERVISOR_LOST,
     AttemptOutcome,
@@ -14,7 +14,7 @@ from longshore.dispatcher.model import (
     Retries,
     SchedulerSettings,
 )
-from longshore.dispatcher.restarts import longest_delay_s, may_try_again, restart_due
+from longshore.dispatcher.state.restarts import longest_delay_s, may_try_again, restart_due
 from longshore.pool.messages import StartAttempt, StartRefused
 from longshore.pool.model import ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.drivers.interface import Resources
-from longshore.pool.room import charge, clamped, shares_a_cpu
+from longshore.pool.charging import charge, clamped, shares_a_cpu
 
 
 def test_the_first_request_of_no_cpus_takes_one_and_the_others_none() -> None:

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from longshore.pool import bundle
-from longshore.pool.bundle import build_runner
+from longshore.pool.remote import deploy
+from longshore.pool.remote.deploy import build_runner
 from longshore.pool.runner import cgroups, containment, engines, launch, scripts, spawning
 from longshore.pool.runner.engines import Engine, EngineConfig, EngineConfigError
 from longshore.pool.runner.inotify import GrowthListener, Watch
@@ -32,7 +32,7 @@ from longshore.pool.runner.wire import Order, ProtocolError
 from tests.conftest import not_tested
 from tests.runner_harness import alive, eventually, reap_one
 
-SOURCES = sorted(Path(bundle.__file__).parent.glob("runner/*.py"))
+SOURCES = sorted(Path(deploy.__file__).parent.glob("runner/*.py"))
 
 
 @pytest.fixture

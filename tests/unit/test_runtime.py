@@ -9,18 +9,18 @@ from errno import ENOSPC
 
 import pytest
 
-from longshore.dispatcher import runtime
-from longshore.dispatcher.engine import Engine
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import (
     Change,
     InsertContainers,
     Publication,
     SaveLaunch,
     Submitted,
 )
-from longshore.dispatcher.model import SchedulerSettings
-from longshore.dispatcher.queries import Recovered
-from longshore.dispatcher.runtime import InboxFull, Runtime
+from longshore.dispatcher.domain.queries import Recovered
+from longshore.dispatcher.engine import runtime
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.runtime import InboxFull, Runtime
 from longshore.pool.messages import CreateInstance, Listed, ListInstances, PoolCommand
 from longshore.pool.model import PoolSettings
 from tests.samples import make_container, make_type

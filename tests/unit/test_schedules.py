@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.jobs.terms import Schedule
-from longshore.dispatcher.periodic.schedules import ScheduleError, check, latest_missed, next_after
+from longshore.dispatcher.domain.jobs import Schedule
+from longshore.dispatcher.domain.schedules import ScheduleError, check, latest_missed, next_after
 
 
 def at(text: str) -> float:

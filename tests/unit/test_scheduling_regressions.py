@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import Retries
+from longshore.dispatcher.domain.containers import Retries
+from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import IdleBehavior
 from tests.engine_rig import Rig

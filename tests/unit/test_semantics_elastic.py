@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.elastic_settings import ElasticSettings, QueuePolicy
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_model import (
+from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.scheduler.elastic.model import (
     Component,
-    ElasticMode,
     ElasticPlan,
     ElasticView,
     Place,
     Stop,
 )
-from longshore.dispatcher.planner.elastic_order import progress_per_s, progressed, remaining_s
+from longshore.dispatcher.scheduler.elastic.order import progress_per_s, progressed, remaining_s
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.drivers.interface import Resources
 from tests.elastic_rig import (
     applied,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.planner.elastic import plan_elastic
-from longshore.dispatcher.planner.elastic_fates import (
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.scheduler.elastic.lifecycle import (
     RAN_WELL_S,
     End,
     Ending,
@@ -17,7 +17,8 @@ from longshore.dispatcher.planner.elastic_fates import (
     may_start,
     started,
 )
-from longshore.dispatcher.planner.elastic_model import ElasticJob, ElasticMode, Member, MemberState
+from longshore.dispatcher.scheduler.elastic.model import ElasticJob, Member, MemberState
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from tests.elastic_rig import applied, counts, elastic, essential, make_job, running, view_of
 
 

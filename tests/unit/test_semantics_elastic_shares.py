@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from longshore.dispatcher.planner.elastic_shares import (
+from longshore.dispatcher.scheduler.elastic.cpu_shares import (
     CpuLimit,
     Sharer,
     changes,

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.ledger.endings import in_words
-from longshore.dispatcher.per_instance.deeds import ending_for
-from longshore.dispatcher.planner.per_instance_model import (
+from longshore.dispatcher.domain.jobs import PerInstanceKind
+from longshore.dispatcher.scheduler.placement.preemption import PreemptionSettings
+from longshore.dispatcher.scheduler.system.apply import ending_for
+from longshore.dispatcher.scheduler.system.model import (
     Block,
     Evict,
     Ignore,
@@ -22,8 +23,7 @@ from longshore.dispatcher.planner.per_instance_model import (
     Wait,
     WaitCause,
 )
-from longshore.dispatcher.planner.per_instance_rounds import PerInstanceKind
-from longshore.dispatcher.planner.preemption import PreemptionSettings
+from longshore.dispatcher.state.attempt_end import in_words
 from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.model import Constraints
-from longshore.dispatcher.planner.per_instance_counts import counts
-from longshore.dispatcher.planner.per_instance_model import (
-    Block,
-    Ignore,
-    PerInstanceJob,
-    Update,
-)
-from longshore.dispatcher.planner.per_instance_room import taken_of_new_instance
-from longshore.dispatcher.planner.per_instance_rounds import Tries, TryResult, TryVerdict
+from longshore.dispatcher.domain.containers import Constraints
+from longshore.dispatcher.scheduler.system.capacity import taken_of_new_instance
+from longshore.dispatcher.scheduler.system.dry_run_counts import counts
+from longshore.dispatcher.scheduler.system.model import Block, Ignore, PerInstanceJob, Update
+from longshore.dispatcher.scheduler.system.rollout import Tries, TryResult, TryVerdict
 from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,

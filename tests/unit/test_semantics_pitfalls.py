@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.model import Constraints, SchedulerSettings
+from longshore.dispatcher.domain.containers import Constraints, SchedulerSettings
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import DestroyFailed, DestroyInstance, SignalAttempt, StartAttempt

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    Profile,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     CancelRequested,
     Event,
@@ -14,7 +20,6 @@ from longshore.dispatcher.messages import (
     PriorityRequested,
     Submitted,
 )
-from longshore.dispatcher.model import Constraints, Container, Profile, SchedulerSettings
 from longshore.drivers.errors import CapacityError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import BrokenReported, Probe, SessionLost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.pool.messages import (
     AttemptExited,
     CreateInstance,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.messages import PublishContainer
-from longshore.dispatcher.model import ContainerState, Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import ContainerState, Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import PublishContainer
 from longshore.drivers.errors import CapacityError
 from longshore.pool.messages import CreateInstance, DestroyInstance, Probe
 from longshore.pool.model import PoolSettings

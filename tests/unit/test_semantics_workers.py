@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from longshore.dispatcher.messages import InstanceKillRequested
+from longshore.dispatcher.domain.messages import InstanceKillRequested
 from longshore.drivers.errors import AmbiguousResult
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG
 from longshore.pool.messages import Created, CreateInstance, ListInstances, Probe, SetTags

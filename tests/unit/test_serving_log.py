@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from longshore.dispatcher import serving
+from longshore.dispatcher.server import serving
 from tests.store_values import url_in
 
 ROOT = Path(__file__).parents[2]

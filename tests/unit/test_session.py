@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from longshore.drivers.errors import CommandFailed, Unreachable
-from longshore.pool.session_outbox import Outbox
-from longshore.pool.session_requests import RequestFailed
-from longshore.pool.session_wire import Heartbeat, LogChunk, MalformedMessageError, Push, Reply
+from longshore.pool.remote.session_requests import Outbox, RequestFailed
+from longshore.pool.remote.wire import Heartbeat, LogChunk, MalformedMessageError, Push, Reply
 from tests.session_rig import HELLO, Recorder, Rig
 from tests.sshd_host import wait_until
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from longshore.pool.session_outbox import Outbox
-from longshore.pool.session_requests import Overdue, RequestFailed, RequestTable
-from longshore.pool.session_wire import Reply
+from longshore.pool.remote.session_requests import Outbox, Overdue, RequestFailed, RequestTable
+from longshore.pool.remote.wire import Reply
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until
 

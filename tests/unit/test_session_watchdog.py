@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from longshore.pool.ssh_watchdog import Watchdog
+from longshore.pool.remote.ssh_watchdog import Watchdog
 from tests.sshd_host import wait_until
 
 

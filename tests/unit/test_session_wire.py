@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longshore.pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind
-from longshore.pool.session_wire import (
+from longshore.pool.remote.wire import (
     MAX_LINE_BYTES,
     Exited,
     Heartbeat,

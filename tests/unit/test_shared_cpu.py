@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.core import PoolCore
-from longshore.pool.core_check import check
+from longshore.pool.core import PoolCore, check
 from longshore.pool.model import AttemptPhase, InstanceSeen, PoolAttempt, PoolSettings, Worker
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type

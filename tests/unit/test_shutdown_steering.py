@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import Conflict
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.service.contracts import Conflict
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, SetLease, SetTags
 from longshore.pool.model import IdleBehavior

@@ -25,7 +25,7 @@ from longshore.drivers.errors import (
     QuotaError,
 )
 from longshore.drivers.interface import Instance
-from longshore.drivers.local_processes import processes_of
+from longshore.drivers.local.processes import processes_of
 from longshore.drivers.simulated.cloud import CloudEvent, SimulatedCloud
 from longshore.drivers.simulated.parameters import SimulatedParameters
 from tests.driver_bench import TYPE

@@ -18,18 +18,18 @@ import pytest
 
 from longshore.drivers.errors import AmbiguousResult, CloudError
 from longshore.drivers.interface import HostKeyVerdict, Instance, PowersOff, QuotaGroups
-from longshore.drivers.local_processes import INSTANCE_VARIABLE, processes_of
+from longshore.drivers.local.processes import INSTANCE_VARIABLE, processes_of
 from longshore.drivers.simulated.cloud import CloudEvent, SimulatedCloud
 from longshore.drivers.simulated.driver import SimulatedInstanceSet
 from longshore.drivers.simulated.notice import NoticeBoard, watch_command
 from longshore.drivers.simulated.parameters import SimulatedParameters
 from longshore.drivers.simulated.power import PowerLine
-from longshore.pool.bundle import build_runner
 from longshore.pool.hostkey import init_fragment
-from longshore.pool.link import WorkerLink
-from longshore.pool.link_model import LinkReady, ProbeStage, ProbeStageError
-from longshore.pool.ssh import SshConnection
-from longshore.pool.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
+from longshore.pool.remote.deploy import build_runner
+from longshore.pool.remote.link import WorkerLink
+from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageError
+from longshore.pool.remote.ssh import SshConnection
+from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.driver_bench import FIRST, TYPE, answers
 from tests.link_rig import Recorder, link_settings, make_link, unknown
 from tests.sshd_host import wait_until

@@ -11,18 +11,18 @@ from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
+from longshore.dispatcher.api.event_data import RENDERING
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.desk.broker import Broker, Watchers
-from longshore.dispatcher.desk.publishing import publish_event
-from longshore.dispatcher.explaining.explanation import explain
-from longshore.dispatcher.explaining.health import cloud_problems, smaller_machines
-from longshore.dispatcher.messages import PublishInstance
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.messages import PublishInstance
+from longshore.dispatcher.explain.explanation import explain
+from longshore.dispatcher.explain.health import cloud_problems, smaller_machines
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.model import SchedulerSettings
+from longshore.dispatcher.service.events import Broker, Watchers, publish_event
 from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.charging import found_as, shortfall
 from longshore.pool.messages import SessionLost, UpdateLimits
 from longshore.pool.model import MachineSize, PoolSettings
-from longshore.pool.room import found_as, shortfall
 from tests.api_server import serving
 from tests.backend_rig import backend_over, store_in
 from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
@@ -255,6 +255,7 @@ def test_it_is_told_by_health_and_the_log() -> None:
             broker=Broker(),
             watchers=Watchers(),
             heard_at=lambda _worker_id: 0.0,
+            rendering=RENDERING,
         )
     (line,) = logs
     assert (line["log_level"], line["instance"]) == ("warning", "i-001")

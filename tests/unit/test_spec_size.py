@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from longshore.dispatcher.jobs.book import JobBook
-from longshore.dispatcher.model import Dependency
-from longshore.dispatcher.spec_size import QueuedMemory, own_bytes, spec_bytes
+from longshore.dispatcher.domain.containers import Dependency
+from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.memory_limit import QueuedMemory, own_bytes, spec_bytes
 from tests.engine_rig import Rig
 from tests.periodic_rig import DAY, HOURLY, make_template
 from tests.samples import make_container

@@ -8,17 +8,18 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.accounts import Account, Holder, SpendLimits
-from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
     Placement,
     SchedulerSettings,
 )
-from longshore.dispatcher.planner.room import Slot, SlotKind, empty_slot
-from longshore.dispatcher.scheduling.spend import AttemptSpend, PassBudget, occupied_usd_per_hour
+from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.spend import PassBudget
+from longshore.dispatcher.state.attempt_spend import AttemptSpend, occupied_usd_per_hour
+from longshore.dispatcher.state.spend_limits import Account, Holder, SpendLimits
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type

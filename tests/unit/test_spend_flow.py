@@ -8,12 +8,12 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.accounts import Holder
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.model import Container
-from longshore.dispatcher.planner.room import Slot
-from longshore.dispatcher.queries import Recovered
-from longshore.dispatcher.scheduling import roster
+from longshore.dispatcher.scheduler.placement import fleet_sync
+from longshore.dispatcher.scheduler.placement.fleet import Slot
+from longshore.dispatcher.state.spend_limits import Holder
 from longshore.drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
 from longshore.pool.messages import CreateInstance, ListInstances, Probe
 from longshore.pool.model import Worker
@@ -213,14 +213,14 @@ def test_a_pass_that_failed_half_way_leaves_nothing_counted_that_is_gone(
     rig.submit(owned(1), owned(2))
     assert spent(rig) == Decimal("0.8")
     rig.advance(30)
-    was, failures = roster.slot_of, iter([True])
+    was, failures = fleet_sync.slot_of, iter([True])
 
     def slot_of(worker: Worker) -> Slot:
         if next(failures, False):
             raise RuntimeError("half-way")
         return was(worker)
 
-    monkeypatch.setattr(roster, "slot_of", slot_of)
+    monkeypatch.setattr(fleet_sync, "slot_of", slot_of)
     monkeypatch.setattr(rig.engine, "check", lambda: None)
     del rig.cloud["i-002"]
     rig.engine.pool.touch("i-001")

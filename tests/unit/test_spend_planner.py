@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.accounts import Holder, SpendLimits
-from longshore.dispatcher.model import Constraints, Container, Placement, Profile, SchedulerSettings
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Plan, View
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind, empty_slot
-from longshore.dispatcher.queueing.queue import Queue
-from longshore.dispatcher.scheduling.spend import Charge, PassBudget
+from longshore.dispatcher.domain.containers import (
+    Constraints,
+    Container,
+    Placement,
+    Profile,
+    SchedulerSettings,
+)
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.snapshot import Plan, View
+from longshore.dispatcher.scheduler.placement.spend import Charge, PassBudget
+from longshore.dispatcher.state.queue import Queue
+from longshore.dispatcher.state.spend_limits import Holder, SpendLimits
 from longshore.drivers.interface import InstanceType
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type

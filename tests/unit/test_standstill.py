@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.messages import Commit, Submitted
-from longshore.dispatcher.outflow import HELD_UP_AFTER_S, Outflow
+from longshore.dispatcher.domain.messages import Commit, Submitted
+from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S, Outflow
 from longshore.pool.messages import (
     CloseSession,
     CreateInstance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.messages import BehaviorRequested, InstanceKillRequested
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.drivers.errors import (
     AmbiguousResult,
     CapacityError,

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import Conflict, NotFound, Unavailable
-from longshore.dispatcher.desk import intake
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     Change,
     Commit,
@@ -22,8 +20,10 @@ from longshore.dispatcher.messages import (
     SaveInstance,
     Woken,
 )
-from longshore.dispatcher.outflow import HELD_UP_AFTER_S
-from longshore.dispatcher.runtime import Runtime, WriteChanges
+from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
+from longshore.dispatcher.engine.runtime import Runtime, WriteChanges
+from longshore.dispatcher.service import admission
+from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Existence
 from longshore.pool.messages import FindInstance, InstanceFound, Listed, SessionLost
@@ -128,10 +128,10 @@ async def test_who_asks_waits_for_the_store_and_is_told_when_that_takes_too_long
     for each in hanging.writes:
         each.set_result(None)
     assert (await asking).idle_behavior == "hold"
-    monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 0.05)
+    monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 0.05)
     with pytest.raises(Unavailable, match="takes too long: this was taken in"):
         await backend.set_idle_behavior("i-001", IdleBehavior.DRAIN)
-    monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 60.0)
+    monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 60.0)
     again = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.DRAIN))
     done, _ = await asyncio.wait([again], timeout=0.1)
     (first,) = (each for each in hanging.writes if not each.done())
@@ -184,7 +184,7 @@ async def test_nobody_waits_for_an_engine_that_has_ended(
 async def test_no_more_wait_for_an_answer_than_a_thousand(
     rig: Rig, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "_WRITE_PATIENCE_S", 60.0)
+    monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 60.0)
     runtime = HangingStore(rig).runtime
     backend = backend_with(runtime, rig, store, tmp_path)
     running = asyncio.create_task(runtime.run())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.messages import InstanceKillRequested
-from longshore.dispatcher.model import Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
+from longshore.dispatcher.domain.messages import InstanceKillRequested
 from longshore.pool.holds import HoldCause
 from longshore.pool.messages import Probe, ProbeSucceeded, StartAttempt, StartRefused
 from longshore.pool.model import AttemptReport, PoolSettings, ProbeReport

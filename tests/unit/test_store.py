@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import AttemptOutcome, Container, ContainerState, Reason
+from longshore.dispatcher.domain.messages import (
     Change,
     DeleteLaunch,
     InsertContainers,
@@ -21,8 +22,7 @@ from longshore.dispatcher.messages import (
     SaveInstance,
     SaveLaunch,
 )
-from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
-from longshore.dispatcher.queries import LISTED_ATTEMPTS, ContainerFilter
+from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter
 from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,

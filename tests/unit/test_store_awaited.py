@@ -10,11 +10,25 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobTask, JobType, Tally
-from longshore.dispatcher.jobs.terms import ElasticTerms, PerInstanceTerms, Schedule, Terms
-from longshore.dispatcher.messages import AddContainer, InsertJob, SaveContainer, SaveJob
-from longshore.dispatcher.model import Container, ContainerState, Dependency, DependencyOn
-from longshore.dispatcher.queries import Awaited
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ContainerState,
+    Dependency,
+    DependencyOn,
+)
+from longshore.dispatcher.domain.jobs import (
+    ElasticTerms,
+    Job,
+    JobState,
+    JobTask,
+    JobType,
+    PerInstanceTerms,
+    Schedule,
+    Tally,
+    Terms,
+)
+from longshore.dispatcher.domain.messages import AddContainer, InsertJob, SaveContainer, SaveJob
+from longshore.dispatcher.domain.queries import Awaited
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.store import Store

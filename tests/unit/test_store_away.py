@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.messages import InsertContainers, InstanceKillRequested
+from longshore.dispatcher.domain.messages import InsertContainers, InstanceKillRequested
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, ListInstances
 from tests.api_server import serving

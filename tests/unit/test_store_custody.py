@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.messages import InsertContainers
-from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.domain.messages import InsertContainers
+from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store.errors import StoreBusy, StoreIsAnother, StoreUnusable
 from longshore.dispatcher.store.marker import MARKER_NAME, Marker, why_not_the_same
 from longshore.dispatcher.store.store import Store

@@ -20,9 +20,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from longshore.dispatcher.messages import InsertContainers, SaveContainer
-from longshore.dispatcher.model import ContainerState, Dependency, Retries
-from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.domain.containers import ContainerState, Dependency, Retries
+from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
+from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store import schema, sqlite
 from longshore.dispatcher.store.codec import decode_spec, encode_spec
 from longshore.dispatcher.store.errors import (

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.jobs.model import Job, JobState, Tally
-from longshore.dispatcher.messages import (
-    SaveAttempt,
-    SaveContainer,
-    SaveJob,
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ContainerState,
+    Dependency,
+    DependencyOn,
 )
-from longshore.dispatcher.model import Container, ContainerState, Dependency, DependencyOn
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.jobs import Job, JobState, Tally
+from longshore.dispatcher.domain.messages import SaveAttempt, SaveContainer, SaveJob
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.store_values import (

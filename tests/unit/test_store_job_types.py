@@ -12,20 +12,24 @@ import pytest
 import structlog
 from alembic import command
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobType, Tally
-from longshore.dispatcher.jobs.terms import (
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.jobs import (
+    ElasticMode,
     ElasticTerms,
+    Job,
+    JobState,
+    JobType,
     Overlap,
     Parameters,
     PerInstanceTerms,
+    Role,
     Schedule,
+    Tally,
     Terms,
+    UpdateStrategy,
 )
-from longshore.dispatcher.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
-from longshore.dispatcher.model import Container
-from longshore.dispatcher.planner.elastic_model import ElasticMode, Role
-from longshore.dispatcher.planner.per_instance_rounds import UpdateStrategy
-from longshore.dispatcher.queries import JobFilter
+from longshore.dispatcher.domain.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
+from longshore.dispatcher.domain.queries import JobFilter
 from longshore.dispatcher.store import schema, sqlite
 from longshore.dispatcher.store.errors import AlreadyFinal, NoSuchJob
 from longshore.dispatcher.store.store import Store

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from longshore.dispatcher.jobs.model import Job, JobState, Tally
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ContainerState,
+    Dependency,
+    DependencyOn,
+    Reason,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState, Tally
+from longshore.dispatcher.domain.messages import (
     InsertContainers,
     InsertJob,
     RequestJobCancel,
@@ -19,8 +26,7 @@ from longshore.dispatcher.messages import (
     RequestJobPriority,
     SaveJob,
 )
-from longshore.dispatcher.model import Container, ContainerState, Dependency, DependencyOn, Reason
-from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     IdempotencyConflict,

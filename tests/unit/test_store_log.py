@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.store import writer
 from longshore.dispatcher.store.store import Store
 from tests.store_values import container, url_in

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from longshore.dispatcher.jobs.model import Job, JobState, JobType, Tally
-from longshore.dispatcher.jobs.terms import PerInstanceTerms, Terms
-from longshore.dispatcher.messages import (
+from longshore.dispatcher.domain.containers import AttemptOutcome, Container, ContainerState, Reason
+from longshore.dispatcher.domain.jobs import Job, JobState, JobType, PerInstanceTerms, Tally, Terms
+from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     RequestJobCancel,
@@ -25,8 +25,7 @@ from longshore.dispatcher.messages import (
     SaveJob,
     SaveSpec,
 )
-from longshore.dispatcher.model import AttemptOutcome, Container, ContainerState, Reason
-from longshore.dispatcher.queries import ContainerFilter
+from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store.errors import (
     AlreadyFinal,
     NoSuchContainer,

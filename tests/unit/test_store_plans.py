@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.messages import RequestCancel, SaveAttempt, SaveInstance
-from longshore.dispatcher.model import ContainerState, Dependency
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.containers import ContainerState, Dependency
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.messages import RequestCancel, SaveAttempt, SaveInstance
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.store import Store

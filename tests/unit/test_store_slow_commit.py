@@ -14,12 +14,12 @@ import aiohttp
 import pytest
 from sqlalchemy import Engine, event
 
-from longshore.dispatcher.api.backend import InDoubt, NewContainer, NewJob, Unavailable
 from longshore.dispatcher.api.problem_details import IN_DOUBT, answer_for
 from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.messages import InsertContainers
-from longshore.dispatcher.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.domain.messages import InsertContainers
+from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
+from longshore.dispatcher.service.contracts import InDoubt, NewContainer, NewJob, Unavailable
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.errors import LeftInDoubt, Withdrawn
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving

@@ -14,8 +14,7 @@ import structlog
 from alembic import command
 from sqlalchemy import Connection, event
 
-from longshore.dispatcher.store import schema, sqlite
-from longshore.dispatcher.store.migrations import steps
+from longshore.dispatcher.store import migration_steps, schema, sqlite
 from longshore.dispatcher.store.store import Store
 from tests.store_values import url_in
 
@@ -123,8 +122,8 @@ def test_what_was_done_before_a_crash_counts(old: Path) -> None:
 
 
 def test_no_step_takes_more_than_its_rows(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "ROWS_AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(steps, "TELL_EACH_ROWS", 2 * AT_ONCE)
+    monkeypatch.setattr(migration_steps, "ROWS_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(migration_steps, "TELL_EACH_ROWS", 2 * AT_ONCE)
     most: list[int] = []
 
     def begin(_connection: Connection) -> None:

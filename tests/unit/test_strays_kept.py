@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import NotFound
-from longshore.dispatcher.messages import BehaviorRequested, PublishStray, StrayDeed, StraysDecided
+from longshore.dispatcher.domain.messages import (
+    BehaviorRequested,
+    PublishStray,
+    StrayDeed,
+    StraysDecided,
+)
+from longshore.dispatcher.service.contracts import NotFound
 from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TYPE_TAG
 from longshore.pool.leaks import LeakKind, find_leaks
 from longshore.pool.messages import (

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.model import AttemptOutcome, Container, Placement, SchedulerSettings
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Container,
+    Placement,
+    SchedulerSettings,
+)
 from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import CreateInstance

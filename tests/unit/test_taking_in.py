@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.backend import Conflict, NewContainer, NewJob, NotFound
-from longshore.dispatcher.desk.backend import DispatcherBackend
-from longshore.dispatcher.jobs.model import JobState, JobTask
-from longshore.dispatcher.model import Dependency
-from longshore.dispatcher.queries import JobFilter
+from longshore.dispatcher.domain.containers import Dependency
+from longshore.dispatcher.domain.jobs import JobState, JobTask
+from longshore.dispatcher.domain.queries import JobFilter
+from longshore.dispatcher.service.contracts import Conflict, NewContainer, NewJob, NotFound
+from longshore.dispatcher.service.service import DispatcherBackend
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig

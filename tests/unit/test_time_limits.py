@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.ledger.times import when_it_ran
-from longshore.dispatcher.messages import Woken
-from longshore.dispatcher.model import AttemptOutcome, Retries
+from longshore.dispatcher.domain.containers import AttemptOutcome, Retries
+from longshore.dispatcher.domain.messages import Woken
+from longshore.dispatcher.state.attempt_end import when_it_ran
 from longshore.pool.messages import AttemptExited, AttemptImageSeen, SignalAttempt
 from longshore.pool.model import AttemptExit, AttemptImage, AttemptReport, ExitKind, PoolSettings
 from tests.engine_rig import Rig, last_commands

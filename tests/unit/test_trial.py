@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from longshore.dispatcher import trial as trial_module
-from longshore.dispatcher.messages import Event, Submitted, Woken
-from longshore.dispatcher.trial import trial_of
+from longshore.dispatcher.domain.messages import Event, Submitted, Woken
+from longshore.dispatcher.engine import fork as trial_module
+from longshore.dispatcher.engine.fork import trial_of
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import CreateInstance
 from longshore.pool.timers import Timers

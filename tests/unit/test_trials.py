@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.messages import PublishInstance
-from longshore.dispatcher.model import AttemptOutcome, SchedulerSettings
-from longshore.dispatcher.moments import moment
+from longshore.dispatcher.domain.containers import AttemptOutcome, SchedulerSettings
+from longshore.dispatcher.domain.messages import PublishInstance
+from longshore.dispatcher.domain.timefmt import moment
 from longshore.pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
 from longshore.pool.model import ExitKind, Fault, PoolSettings
 from longshore.pool.trials import ACQUITTED_S, ENDS_BEFORE_TRIAL

@@ -12,10 +12,16 @@ import pytest
 from longshore.dispatcher.api.answers import container_answer
 from longshore.dispatcher.api.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.requests import SubmissionDecoder
-from longshore.dispatcher.cost import cost_of
-from longshore.dispatcher.model import Attempt, Constraints, ContainerSpec, Placement
-from longshore.dispatcher.planner.fit import eligible_types, given_on, impossible, need, rejections
-from longshore.dispatcher.queueing.queue import Queue
+from longshore.dispatcher.domain.containers import Attempt, Constraints, ContainerSpec, Placement
+from longshore.dispatcher.domain.feasibility import (
+    eligible_types,
+    given_on,
+    impossible,
+    need,
+    rejections,
+)
+from longshore.dispatcher.state.queue import Queue
+from longshore.dispatcher.state.spend_limits import cost_of
 from longshore.drivers.interface import InstanceType, Resources
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type

@@ -6,23 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.accounts import SpendLimits
-from longshore.dispatcher.messages import BehaviorRequested
-from longshore.dispatcher.model import (
+from longshore.dispatcher.domain.containers import (
     Constraints,
     Placement,
     Profile,
     SchedulerSettings,
     WaitReason,
 )
-from longshore.dispatcher.planner import reasons, unwanted
-from longshore.dispatcher.planner.batch import plan
-from longshore.dispatcher.planner.buying import Outlook
-from longshore.dispatcher.planner.fit import eligible_types
-from longshore.dispatcher.planner.limits import Limits, Line, Plan
-from longshore.dispatcher.planner.room import Rules, Slot, SlotKind
-from longshore.dispatcher.queueing.queue import Queue
-from longshore.dispatcher.scheduling.spend import PassBudget
+from longshore.dispatcher.domain.feasibility import eligible_types
+from longshore.dispatcher.domain.messages import BehaviorRequested
+from longshore.dispatcher.scheduler.batch import unwanted
+from longshore.dispatcher.scheduler.batch.plan import plan
+from longshore.dispatcher.scheduler.placement import wait_reasons
+from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Line, Plan
+from longshore.dispatcher.scheduler.placement.spend import PassBudget
+from longshore.dispatcher.scheduler.scale_up.batch import Outlook
+from longshore.dispatcher.state.queue import Queue
+from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import HindranceKind
 from longshore.pool.messages import DestroyInstance, SessionLost
@@ -124,7 +125,7 @@ def test_one_whom_no_type_has_room_for_keeps_nothing_idle_from_the_others() -> N
     view = make_view(queue, slots, full, RULES)
     lines = [Line(number=n, request_class=each) for n, each in enumerate(view.classes)]
     first = WaitReason(code="at_quota", message="full")
-    after = reasons.behind("c-1", first)
+    after = wait_reasons.behind("c-1", first)
     decided = Plan(
         lines=lines,
         waiting={line.key: after for line in lines},

@@ -14,11 +14,11 @@ import structlog
 import yaml
 
 from longshore.dispatcher.config.loading import load_config
-from longshore.dispatcher.messages import SaveContainer
-from longshore.dispatcher.model import ContainerState, Dependency
-from longshore.dispatcher.periodic.launching import PeriodicJobs
+from longshore.dispatcher.domain.containers import ContainerState, Dependency
+from longshore.dispatcher.domain.messages import SaveContainer
+from longshore.dispatcher.server.wiring import Server
+from longshore.dispatcher.service.launching import PeriodicJobs
 from longshore.dispatcher.store.store import Store
-from longshore.dispatcher.wiring import Server
 from longshore.drivers.errors import CloudError, ConfigError
 from longshore.drivers.interface import Instance, PowersOff
 from longshore.drivers.registry import DriverContext, DriverInfo

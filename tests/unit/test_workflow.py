@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.jobs.model import JobState
-from longshore.dispatcher.messages import Submitted
-from longshore.dispatcher.model import Dependency, DependencyOn
+from longshore.dispatcher.domain.containers import Dependency, DependencyOn
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.messages import Submitted
 from tests.job_samples import make_job, make_task
 from tests.samples import make_container
 from tests.workflow_rig import in_state, rig, wait_code

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.jobs.model import Job, JobState, Tally
-from longshore.dispatcher.messages import PublishJob
-from longshore.dispatcher.model import Dependency, Retries
+from longshore.dispatcher.domain.containers import Dependency, Retries
+from longshore.dispatcher.domain.jobs import Job, JobState, Tally
+from longshore.dispatcher.domain.messages import PublishJob
 from longshore.pool.messages import Probe, StartAttempt
 from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task

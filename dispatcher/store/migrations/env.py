@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from longshore.dispatcher.store.migrations.steps import end_revision
+from longshore.dispatcher.store.migration_steps import end_revision
 from longshore.dispatcher.store.tables import metadata
 
 context.configure(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from longshore.dispatcher.store import migration_steps
 from longshore.dispatcher.store.errors import StoreUnusable
-from longshore.dispatcher.store.migrations import steps
 
 revision = "0008"
 down_revision = "0007"
@@ -42,9 +42,9 @@ def upgrade() -> None:
     """Add the columns, and take what was said in words apart."""
     for name, default in (("ending_cause", "nothing"), ("ending_detail", "")):
         column = sa.Column(name, sa.Text, nullable=False, server_default=default)
-        steps.add_column("attempts", column)
-    steps.commit()
-    for first, last in steps.ranges("attempts"):
+        migration_steps.add_column("attempts", column)
+    migration_steps.commit()
+    for first, last in migration_steps.ranges("attempts"):
         _take_apart(op.get_bind(), first, last)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from longshore.dispatcher.store.migrations import steps
+from longshore.dispatcher.store import migration_steps
 
 revision = "0012"
 down_revision = "0011"
@@ -28,14 +28,14 @@ def upgrade() -> None:
     """Add the column and fill it, then make the indexes."""
     for table in _TABLES:
         column = sa.Column("ended", sa.Text, nullable=False, server_default="")
-        steps.add_column(table, column)
-        steps.commit()
-        for first, last in steps.ranges(table):
+        migration_steps.add_column(table, column)
+        migration_steps.commit()
+        for first, last in migration_steps.ranges(table):
             _note_ended(table, first, last)
     for table, singles in _TABLES.items():
         for wanted in (*singles, *_PAIRS, *(_OWN if table == "jobs" else ())):
             name = f"{table}_by_{'_'.join(wanted)}"
-            steps.make_index(name, table, [*wanted, "ended", "sequence"])
+            migration_steps.make_index(name, table, [*wanted, "ended", "sequence"])
 
 
 def _note_ended(table: str, first: int, last: int) -> None:

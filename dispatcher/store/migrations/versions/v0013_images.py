@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from longshore.dispatcher.store.migrations import steps
+from longshore.dispatcher.store import migration_steps
 
 revision = "0013"
 down_revision = "0012"
@@ -15,7 +15,7 @@ depends_on = None
 def upgrade() -> None:
     """Add the columns; nothing is known of the images of the attempts that there are."""
     for name in ("pulling_since", "pulled_at"):
-        steps.add_column("attempts", sa.Column(name, sa.Double))
+        migration_steps.add_column("attempts", sa.Column(name, sa.Double))
     for name in ("image_digest", "warning"):
         column = sa.Column(name, sa.Text, nullable=False, server_default="")
-        steps.add_column("attempts", column)
+        migration_steps.add_column("attempts", column)

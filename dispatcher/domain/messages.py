@@ -1,0 +1,422 @@
+"""The dispatcher's messages: changes to the store, its own commands, its own events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
+from longshore.dispatcher.domain.jobs import Job
+from longshore.pool.messages import PoolCommand, PoolEvent
+from longshore.pool.model import BehaviorNote, IdleBehavior, Launch
+
+# ---- changes to the store -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertContainers:
+    """Add new containers, all or nothing; made by the API, before it acknowledges them.
+
+    `idempotency_key` is "" for none; `fingerprint` tells whether a repeated key means the same.
+    """
+
+    containers: tuple[Container, ...]
+    user: str
+    idempotency_key: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertJob:
+    """Add a new job with all of its containers, or nothing; made by the API.
+
+    The specifications are the job's tasks'; the other fields are those of `InsertContainers`.
+    """
+
+    job: Job
+    containers: tuple[Container, ...]
+    user: str
+    idempotency_key: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobCancel:
+    """Note that a job, and with it all of its containers that have not ended, is to be cancelled.
+
+    Made by the API.
+    """
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobPriority:
+    """Note the new priority of a job and of all of its containers that have not ended."""
+
+    job_id: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobHold:
+    """Note whether a job is held; made by the API."""
+
+    job_id: str
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestJobRevision:
+    """Replace what a per-instance job is by its next revision; made by the API.
+
+    All that a user may name is the new one's: name, labels, priority, tasks, terms.
+    """
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteJobLaunch:
+    """Note for which time of its schedule a periodic job was begun last; made by the API."""
+
+    job_id: str
+    launched_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCancel:
+    """Note that a container is to be cancelled; made by the API."""
+
+    container_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPriority:
+    """Note a container's new priority; made by the API."""
+
+    container_id: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveContainer:
+    """Write what the engine decides of a container (not its priority or `cancel_requested`)."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddContainer:
+    """Add a container that the engine made: one of a per-instance job, for one instance."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSpec:
+    """Write a container's specification and name: a per-instance job's latest revision's."""
+
+    container: Container
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveAttempt:
+    """Insert or replace one attempt."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveJob:
+    """Write what the engine decides of a job: state, times, exit code, reason, tallies."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveLaunch:
+    """Insert or replace a launch intent."""
+
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteLaunch:
+    """Forget a launch intent: its instance is known, or there never will be one."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveInstance:
+    """Insert or replace what is kept of an instance."""
+
+    instance: InstanceRecord
+
+
+Change = (
+    InsertContainers
+    | InsertJob
+    | RequestCancel
+    | RequestPriority
+    | RequestJobCancel
+    | RequestJobPriority
+    | RequestJobHold
+    | RequestJobRevision
+    | NoteJobLaunch
+    | AddContainer
+    | SaveSpec
+    | SaveJob
+    | SaveContainer
+    | SaveAttempt
+    | SaveLaunch
+    | DeleteLaunch
+    | SaveInstance
+)
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+class StrayDeed(Enum):
+    """What became of a stray."""
+
+    ENDED_BY_US = "no container wants it: it is ended"
+    KEPT = "another store may know it: it is kept until an admin decides (longshore strays)"
+    KILLED = "an admin lets it be ended"
+    ADOPTED = "an admin leaves it to its own end"
+    GONE = "it has ended, or its instance is gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishContainer:
+    """Tell the API's subscribers what a container is now.
+
+    `released` says that what held it back has just ended: others that it waited for, or its turn in
+    its array.
+    """
+
+    container: Container
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishJob:
+    """Tell the API's subscribers what a job is now.
+
+    `deed` says in a few words what was done to it, "" where it is its state that changed.
+    """
+
+    job: Job
+    deed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishInstance:
+    """Tell the API's subscribers that an instance changed.
+
+    `state` is what it was at that moment, `reason` why it changed; `gone` is its last record, None
+    while it is there. What `warns` is something that somebody should mend.
+    """
+
+    worker_id: str
+    state: str
+    reason: str
+    warns: bool = False
+    gone: InstanceRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishFailedPass:
+    """Tell the log that a planning pass failed, by an error of our own code, and did nothing."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishStray:
+    """Tell the log of a process on an instance that no container wants.
+
+    `deed` is what became of it.
+    `container_id` is whose it says to be, "" for nobody's; `store` the store that may know it, ""
+    for ours; `exit_code` how it ended, None where that is not known, or it has not.
+    """
+
+    deed: StrayDeed
+    worker_id: str
+    attempt_id: str
+    container_id: str
+    store: str = ""
+    exit_code: int | None = None
+
+
+Publication = PublishContainer | PublishJob | PublishInstance | PublishStray | PublishFailedPass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """Tell who waits for it that what came of a request is committed: a restart knows of it.
+
+    `asked` is the number that the request came with; one without (None) is not confirmed.
+    """
+
+    asked: int
+
+
+Following = PoolCommand | Publication | Confirm
+"""What waits for the commits before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Commit `changes` in one transaction, then (never before) carry out `then`, in order."""
+
+    changes: tuple[Change, ...]
+    then: tuple[Following, ...] = ()
+
+
+Command = Following | Commit
+
+# ---- events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """Containers were committed to the store.
+
+    `ended` says of what they wait for, and what had ended before, whether it succeeded; by node
+    (`jobs.model`), for an array's elements by the element's.
+    """
+
+    containers: tuple[Container, ...]
+    ended: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    """A job was committed to the store with its containers; `ended` as in `Submitted`."""
+
+    job: Job
+    containers: tuple[Container, ...]
+    ended: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCancelRequested:
+    """The cancellation of a job was committed to the store."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPriorityRequested:
+    """A job's new priority was committed to the store."""
+
+    job_id: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHoldRequested:
+    """Whether a job is held was committed to the store."""
+
+    job_id: str
+    held: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRevised:
+    """The next revision of a per-instance job was committed to the store."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLaunched:
+    """A run of a periodic job was committed to the store, for a time of its schedule."""
+
+    job_id: str
+    launched_for: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """A cancellation was committed to the store."""
+
+    container_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityRequested:
+    """A new priority was committed to the store."""
+
+    container_id: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviorRequested:
+    """An admin wants another idle behavior of an instance; `asked` is as in `Confirm`.
+
+    `note` is what was said of it, None for nothing.
+    """
+
+    worker_id: str
+    behavior: IdleBehavior
+    note: BehaviorNote | None = None
+    asked: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceKillRequested:
+    """An admin wants an instance destroyed now, whatever runs on it; `asked` is as in `Confirm`."""
+
+    worker_id: str
+    reason: str
+    asked: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StraysDecided:
+    """An admin says what becomes of kept strays on an instance: ended, or left to their own end.
+
+    `attempt_ids` are what the instance calls them; `asked` is as in `Confirm`.
+    """
+
+    worker_id: str
+    attempt_ids: tuple[str, ...]
+    adopt: bool
+    asked: int | None = None
+
+
+AdminEvent = BehaviorRequested | InstanceKillRequested | StraysDecided
+"""What admins ask of instances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overloaded:
+    """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
+
+    source: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Woken:
+    """The armed wake-up fired; whatever is due by now is done."""
+
+
+UserEvent = (
+    Submitted
+    | CancelRequested
+    | PriorityRequested
+    | JobSubmitted
+    | JobCancelRequested
+    | JobPriorityRequested
+    | JobHoldRequested
+    | JobRevised
+    | JobLaunched
+)
+
+Event = PoolEvent | UserEvent | AdminEvent | Overloaded | Woken

@@ -1,0 +1,115 @@
+"""What the rest asks the store for, and what it answers: filters, pages, the state at a start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    Container,
+    ContainerState,
+    InstanceRecord,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.pool.model import Launch
+
+LISTED_ATTEMPTS = 10
+"""How many of its attempts a container has where containers are listed, the latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFilter:
+    """Which containers to list; (), "" and None mean any. `states` are alternatives."""
+
+    states: tuple[ContainerState, ...] = ()
+    user: str = ""
+    project: str = ""
+    name: str = ""
+    instance_id: str = ""
+    job_id: str = ""
+    task: str = ""
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list; () and "" mean any. `states` are alternatives.
+
+    `parent` is the periodic or parameterised job whose runs they are. `own` leaves out all runs.
+    """
+
+    states: tuple[JobState, ...] = ()
+    user: str = ""
+    project: str = ""
+    name: str = ""
+    parent: str = ""
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """One page of jobs, newest first; `next_cursor` is None on the last.
+
+    They come without their `tasks`, since there can be thousands in each; `tallies` has their sum.
+    """
+
+    items: tuple[Job, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What is known of a container, job or task that others are to wait for (`Dependency.of`).
+
+    `size` is how many elements it has if it is an array, else None; that of a whole job is the one
+    of its only task, if that has no name. `ended` says whether it succeeded, by node
+    (`jobs.model`), once it has ended; of an array that is waited for element by element, also of
+    each element.
+    """
+
+    of: str
+    project: str
+    size: int | None
+    ended: Mapping[str, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of containers, newest first; `next_cursor` is None on the last.
+
+    They have their last `LISTED_ATTEMPTS` attempts only.
+    """
+
+    items: tuple[Container, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePage:
+    """One page of instances that are gone, the last gone first; `next_cursor` as that of `Page`."""
+
+    items: tuple[InstanceRecord, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What the store knew when the process started.
+
+    `containers` are those that have not ended; `unreleased` are ended attempts whose log may still
+    be on an instance; `instances` those that were not gone. `jobs` are those that have not ended,
+    with tallies that count their containers anew, and the highest exit code of failed ones so far.
+    `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
+    it succeeded; by node (`jobs.model`), for an array's elements by the element's. `past` are, of
+    sysbatch jobs that have not ended, the latest ended containers, one for each instance that is
+    not gone.
+    """
+
+    containers: Sequence[Container] = ()
+    past: Sequence[Container] = ()
+    jobs: Sequence[Job] = ()
+    ended: Mapping[str, bool] = field(default_factory=dict)
+    unreleased: Sequence[Attempt] = ()
+    launches: Sequence[Launch] = ()
+    instances: Sequence[InstanceRecord] = ()

@@ -1,0 +1,465 @@
+"""The engine: events in, commands out; it decides everything and does nothing itself.
+
+Deterministic: the same events at the same times give the same commands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Container,
+    EndingCause,
+    EndingFor,
+    InstanceRecord,
+    SchedulerSettings,
+    WaitReason,
+)
+from longshore.dispatcher.domain.feasibility import fitting_types, has_room, need, within_price
+from longshore.dispatcher.domain.messages import (
+    BehaviorRequested,
+    CancelRequested,
+    Command,
+    Commit,
+    Confirm,
+    DeleteLaunch,
+    Event,
+    Following,
+    InstanceKillRequested,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobLaunched,
+    JobPriorityRequested,
+    JobRevised,
+    JobSubmitted,
+    Overloaded,
+    PriorityRequested,
+    PublishInstance,
+    PublishStray,
+    SaveInstance,
+    SaveLaunch,
+    StraysDecided,
+    Submitted,
+    Woken,
+)
+from longshore.dispatcher.domain.queries import Recovered
+from longshore.dispatcher.engine import recovery, requests
+from longshore.dispatcher.engine.requests import UserRequests
+from longshore.dispatcher.scheduler.batch.scheduling_pass import Placing
+from longshore.dispatcher.scheduler.elastic.wiring import elastic_placer
+from longshore.dispatcher.scheduler.placement.fleet_sync import Kept
+from longshore.dispatcher.scheduler.placement.preemptible import instead_of_scarce
+from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
+from longshore.dispatcher.scheduler.placement.workload import Placers
+from longshore.dispatcher.scheduler.system.controller import PerInstancePlacer
+from longshore.dispatcher.state import containers as ledger_check
+from longshore.dispatcher.state.attempt_end import container_of
+from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.dependencies import Workflow
+from longshore.dispatcher.state.instance_records import record_of
+from longshore.dispatcher.state.queue import ClassKey, Queue
+from longshore.dispatcher.state.restarts import is_lasting
+from longshore.dispatcher.state.spend_limits import SpendLimits
+from longshore.dispatcher.state.stray_news import stray_found, stray_gone
+from longshore.drivers.interface import InstanceType
+from longshore.pool import attempts, core, reactor
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import (
+    AttemptImageSeen,
+    CreateFailed,
+    Destroyed,
+    DestroyFailed,
+    FindFailed,
+    ListingFailed,
+    ProbeFailed,
+    TagsFailed,
+    TagsSet,
+)
+from longshore.pool.model import PoolSettings
+from longshore.pool.pool_events import (
+    AttemptDismissed,
+    AttemptEnded,
+    AttemptImageKnown,
+    AttemptLogComplete,
+    AttemptLogLost,
+    AttemptLost,
+    AttemptMissing,
+    AttemptRunning,
+    LaunchEnded,
+    LaunchMade,
+    Notice,
+    RunnerOverloaded,
+    StrayFound,
+    StrayGone,
+    WorkerChanged,
+    WorkerGone,
+)
+
+NOTHING_TO_PLAN = (
+    AttemptImageSeen,
+    Destroyed,
+    DestroyFailed,
+    FindFailed,
+    ListingFailed,
+    ProbeFailed,
+    TagsFailed,
+    TagsSet,
+)
+"""Events after which nobody can be placed who could not be before."""
+
+
+class Engine:
+    """The core of one dispatcher; called from one thread only."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        types: Mapping[str, InstanceType],
+        pool_settings: PoolSettings,
+        settings: SchedulerSettings,
+        recovered: Recovered,
+        new_token: Callable[[], str],
+        new_secret: Callable[[], str],
+        new_container: Callable[[], tuple[str, int]],
+        dice: Callable[[], float],
+        quota_groups: Mapping[str, str],
+        store: str = "",
+        store_since: float = -math.inf,
+        store_accepted: bool = False,
+    ) -> None:
+        """Make the engine of a cluster from what a store knew.
+
+        `store` is its id, which it has had since `store_since`, in seconds since the epoch;
+        `store_accepted` says that an operator has just put it in the place of another.
+        """
+        self._store_since = store_since
+        self.settings, self.types, self.new_container = settings, dict(types), new_container
+        self.pool = PoolCore(
+            settings=pool_settings,
+            types=types,
+            cluster=cluster,
+            new_token=new_token,
+            new_secret=new_secret,
+            dice=dice,
+            quota_groups=quota_groups,
+            store=store,
+            spares_unknown=store_accepted,
+        )
+        self.records: dict[str, InstanceRecord] = {}
+        self._kept = Kept()
+        self.market = PreemptibleMarket(pool=self.pool, settings=settings)
+        account = SpendLimits(settings).account_of
+        queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
+        self.ledger = Ledger(queue=queue, types=types, settings=settings)
+        self.ledger.ran = self.market.ran
+        self.placers = Placers(jobs=self.ledger.jobs, as_bought=self._as_bought)
+        self.ledger.rule = self.placers.rule
+        self.per_instance = self.placers.per_instance = PerInstancePlacer(
+            pool=self.pool,
+            ledger=self.ledger,
+            records=self.records,
+            settings=settings,
+            new_container=new_container,
+        )
+        self.placing = Placing(
+            pool=self.pool,
+            ledger=self.ledger,
+            settings=settings,
+            records=self.records,
+            placers=self.placers,
+            kept=self._kept,
+            market=self.market,
+        )
+        self._elastic = self.placers.elastic = elastic_placer(self.placing, self.placers)
+        self.concurrency = self.placing.concurrency
+        self.workflow = Workflow(self.ledger)
+        self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
+        self._instance_news: list[PublishInstance | PublishStray] = []
+        self._confirms: list[Confirm] = []
+        self._dirty = True
+        recovery.restore(recovered, self.records, self.workflow, self.placing)
+
+    def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
+        """Return the types on which batch work like this may run now, cheapest first."""
+        return self.types_for(self.ledger.queue.key_of(container))
+
+    def types_for(self, key: ClassKey) -> tuple[InstanceType, ...]:
+        """Return the types on which a class of batch work may run now, cheapest first."""
+        return self._allowed(key, self._fitting(key))
+
+    def _fitting(self, key: ClassKey) -> tuple[InstanceType, ...]:
+        return fitting_types(
+            self.types.values(),
+            key.resources,
+            key.constraints,
+            key.unnamed,
+            lasting=key.lasting,
+        )
+
+    def _is_lasting(self, container: Container) -> bool:
+        return is_lasting(container, self.settings)
+
+    def _as_bought(self, type_: InstanceType) -> InstanceType:
+        return self.market.priced(self.pool.as_found(type_))
+
+    def _allowed(
+        self, key: ClassKey, fitting: tuple[InstanceType, ...]
+    ) -> tuple[InstanceType, ...]:
+        as_new = self._kept.left_of
+
+        def within(types: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
+            return within_price(
+                types,
+                key.resources,
+                key.unnamed,
+                max_price_factor=self.settings.max_price_factor,
+                as_new=as_new,
+            )
+
+        return instead_of_scarce(
+            within(fitting),
+            fitting,
+            key.constraints,
+            scarce=self.market.scarce,
+            has_room=lambda t: has_room(as_new(t), need(t, key.resources, key.unnamed)),
+            within=within,
+            as_new=as_new,
+        )
+
+    # ---- the two doors ---------------------------------------------------------------------
+
+    def begin(self, now: float) -> list[Command]:
+        """Return the first commands: the listing without which nothing is concluded.
+
+        What users asked for and an earlier process did not get done is taken up again.
+        """
+        reactor.begin(self.pool, now)
+        self.ledger.begin(now)
+        self.placing.history.began(self.placing.locked, now)
+        self.users.begin(now)
+        self._take_notices(now)
+        return self._commands(now)
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take in one event and return what is to be done, in order."""
+        match event:
+            case Woken():
+                self._dirty = reactor.on_wakeup(self.pool, now) or self._dirty
+                self._take_notices(now)
+                self._take_turns(now)
+                self._plan_when_due(now)
+            case Overloaded():
+                self._note_overload(event.message, now)
+            case (
+                Submitted()
+                | CancelRequested()
+                | PriorityRequested()
+                | JobSubmitted()
+                | JobCancelRequested()
+                | JobPriorityRequested()
+                | JobHoldRequested()
+                | JobRevised()
+                | JobLaunched()
+            ):
+                self._dirty = True
+                self.placing.history.asked(event, now)
+                self.users.carry_out(event, now)
+            case BehaviorRequested() | InstanceKillRequested() | StraysDecided():
+                self._dirty = True
+                self._instance_news += requests.carry_out(self.pool, event, now)
+                if event.asked is not None:
+                    self._confirms.append(Confirm(asked=event.asked))
+            case _:
+                self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
+                if isinstance(event, CreateFailed):
+                    self.placing.create_failed(event.token, str(event.error), now)
+                reactor.on_event(self.pool, event, now)
+        self._take_notices(now)
+        return self._commands(now)
+
+    def next_wakeup(self, now: float) -> float | None:
+        """Return when `Woken` is to be handled next: at once for a pass; None for never."""
+        next_pass = self.placing.next_pass(wanted=self._dirty)
+        if next_pass is not None and next_pass <= now:
+            return now
+        dues = (
+            next_pass,
+            self.pool.timers.next_due(),
+            self.ledger.holdbacks.next_due(),
+            self.ledger.time_limits.next_due(),
+            self.concurrency.next_rise(),
+            self._placers_due(now),
+        )
+        return min([due for due in dues if due is not None], default=None)
+
+    def _placers_due(self, now: float) -> float | None:
+        """Return when a placer wants a pass; what is overdue is looked at by the next one."""
+        due = self.placers.next_due()
+        if due is None or due > now:
+            return due
+        return self.placing.next_pass(wanted=True)
+
+    def why_waiting(self, container_id: str) -> WaitReason | None:
+        """Return why a container waits, None when it does not wait or no pass has seen it."""
+        container = self.ledger.containers.get(container_id)
+        if container is not None and container.priority > 0 and not container.has_open_attempt:
+            held = (
+                self.workflow.reason(container)
+                or self.placers.reason(container)
+                or self.ledger.holdbacks.reason(container)
+            )
+            if held is not None:
+                return held
+        return self.placing.reason(container_id)
+
+    def check(self) -> None:
+        """Raise `BugError` when an invariant does not hold; tests call it after every event."""
+        core.check(self.pool)
+        ledger_check.check(self.ledger)
+        self.placing.check()
+        self._elastic.check()
+
+    def _plan_when_due(self, now: float) -> None:
+        next_pass = self.placing.next_pass(wanted=self._dirty)
+        if next_pass is not None and next_pass <= now:
+            self._dirty = False
+            self.placing.run(now)
+            self._elastic.note_pass()
+
+    def _take_turns(self, now: float) -> None:
+        """Do what is due of containers, and let the limit of how many run rise.
+
+        Some have run for as long as they may; others are to be restarted, or may begin.
+        """
+        self.users.end_over_time(now)
+        running = self.ledger.placed
+        due = self.placers.next_due()
+        self._dirty = self._dirty or (due is not None and due <= now)
+        released = self.ledger.release_due(now)
+        risen = self.concurrency.observe(running, now)
+        self._dirty = self._dirty or released or risen
+
+    def _note_overload(self, message: str, now: float) -> None:
+        sunk = self.concurrency.overloaded(self.ledger.placed, now, message)
+        self._dirty = self._dirty or sunk
+
+    # ---- outboxes --------------------------------------------------------------------------
+
+    def _commands(self, now: float) -> list[Command]:
+        """Empty the outboxes: what follows a change waits for its commit."""
+        self._dirty = self.workflow.settle(now) or self._dirty
+        self._elastic.share_cpus()
+        self.pool.statistics.begun(self.pool.commands, now)
+        self.placing.history.published(self.ledger.published, now)
+        then: list[Following] = [*self.pool.commands, *self.ledger.published]
+        then += [*self._instance_news, *self._confirms]
+        changes = tuple(self.ledger.changes)
+        self.pool.commands.clear()
+        self.ledger.published.clear()
+        self.ledger.changes.clear()
+        self._instance_news.clear()
+        self._confirms.clear()
+        return [Commit(changes=changes, then=tuple(then))] if changes else list(then)
+
+    def _take_notices(self, now: float) -> None:
+        while self.pool.notices:
+            notices = list(self.pool.notices)
+            self.pool.notices.clear()
+            for notice in notices:
+                self._on_notice(notice, now)
+
+    def _on_notice(self, notice: Notice, now: float) -> None:  # noqa: C901, PLR0912 - a table
+        ledger = self.ledger
+        match notice:
+            case LaunchMade():
+                ledger.changes.append(SaveLaunch(launch=notice.launch))
+            case LaunchEnded():
+                ledger.changes.append(DeleteLaunch(token=notice.token))
+            case WorkerChanged():
+                self._record_worker(notice)
+            case WorkerGone():
+                self._forget_instance(notice.worker_id, notice.reason, now)
+            case AttemptRunning():
+                self._on_running(notice.attempt_id, now)
+            case AttemptImageKnown():
+                ledger.image_known(notice, now)
+            case AttemptEnded():
+                ledger.ended(notice, now)
+            case AttemptDismissed():
+                self._on_dismissed(notice.attempt_id)
+            case AttemptMissing():
+                ledger.missing(notice, now)
+            case AttemptLost():
+                ledger.lost(notice, now)
+            case AttemptLogComplete():
+                ledger.unreleased.log_complete(notice.attempt_id)
+                attempts.release(self.pool, notice.attempt_id, now)
+            case AttemptLogLost():
+                ledger.unreleased.pop(notice.attempt_id, None)
+            case StrayFound():
+                container_id = container_of(notice.attempt_id)
+                ledger.hold_for_process(
+                    container_id,
+                    notice.attempt_id,
+                    notice.worker_id,
+                    forgotten_before=self._store_since if notice.kept_for else -math.inf,
+                )
+                self._instance_news.append(stray_found(notice))
+            case StrayGone():
+                ledger.process_gone(container_of(notice.attempt_id), notice.attempt_id, now)
+                self._instance_news.append(stray_gone(notice))
+            case RunnerOverloaded():
+                self._note_overload(notice.message, now)
+            case _:
+                assert_never(notice)
+
+    def _on_dismissed(self, attempt_id: str) -> None:
+        """Journal what a resident's end will mean whose instance is shut down: it did not fail."""
+        found = self.ledger.of_attempt(attempt_id)
+        if found is not None and found[1].ending is None:
+            container, _ = found
+            shut_down = EndingFor(cause=EndingCause.INSTANCE_SHUT_DOWN)
+            self.ledger.ending(container.id, AttemptOutcome.CANCELLED, by=shut_down)
+
+    def _on_running(self, attempt_id: str, now: float) -> None:
+        self.ledger.running(attempt_id, now)
+        found = self.ledger.of_attempt(attempt_id)
+        if found is not None:
+            self.placers.began(found[0], now)
+
+    # ---- what the store keeps of instances ----------------------------------------------------
+
+    def _record_worker(self, notice: WorkerChanged) -> None:
+        worker_id = notice.worker_id
+        worker = self.pool.workers.get(worker_id)
+        if worker is None:
+            return
+        old = self.records.get(worker_id)
+        record = record_of(worker, old)
+        if record != old:
+            self.records[worker_id] = record
+            self.ledger.changes.append(SaveInstance(instance=record))
+        self._instance_news.append(
+            PublishInstance(
+                worker_id=worker_id,
+                state=notice.state,
+                reason=notice.reason,
+                warns=notice.warns,
+            )
+        )
+
+    def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
+        self.ledger.unreleased.drop_instance(instance_id)
+        record = self.records.pop(instance_id, None)
+        if record is not None:
+            gone_at = max(now, record.created_at)
+            gone = replace(record, gone_at=gone_at, gone_reason=reason)
+            self.ledger.changes.append(SaveInstance(instance=gone))
+            self._instance_news.append(
+                PublishInstance(worker_id=instance_id, state="gone", reason=reason, gone=gone)
+            )

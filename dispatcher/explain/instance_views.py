@@ -1,0 +1,211 @@
+"""Instances, leaks and strays as admins see them, read from the engine's memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from longshore.dispatcher.domain.containers import InstanceRecord
+from longshore.dispatcher.domain.cursors import slice_of
+from longshore.dispatcher.domain.queries import InstancePage
+from longshore.dispatcher.domain.views import (
+    InstanceReport,
+    InstanceView,
+    LeakReport,
+    StrayPage,
+    StrayView,
+)
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.state.instance_records import price_of
+from longshore.pool import strays
+from longshore.pool.charging import shortfall
+from longshore.pool.leaks import (
+    NO_LEFTOVERS,
+    Leak,
+    LeakKind,
+    LeftoverReport,
+    find_leaks,
+    leftover_leak,
+    listing_is_current,
+)
+from longshore.pool.model import Worker
+
+_AFTER = "after"
+_LEAKS_AFTER = "leaks"
+_STRAYS_AFTER = "strays"
+
+
+def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
+    """Return a worker as admins see it; the value is a copy.
+
+    `heard_at` is when its session was last heard, which the engine is not told of; 0.0 for never.
+    """
+    record = engine.records.get(worker.id)
+    ledger = engine.ledger
+    running = sorted(
+        ledger.open_attempts[attempt_id]
+        for attempt_id in worker.attempts
+        if attempt_id in ledger.open_attempts
+    )
+    return InstanceView(
+        id=worker.id,
+        address=worker.address,
+        state=worker.state.value,
+        idle_behavior=worker.behavior.value,
+        instance_type=worker.type.name,
+        provider_type=worker.type.provider_type,
+        price_usd_per_hour=price_of(worker, record),
+        running=tuple(running),
+        last_container=worker.last_container,
+        created_at=record.created_at if record is not None else worker.appeared_at,
+        last_busy_at=worker.last_busy,
+        last_contact_at=max(worker.last_contact, heard_at),
+        broken=worker.broken,
+        last_error=worker.last_error,
+        taken_back_at=worker.interruption,
+        missing_since=worker.missing_since or 0.0,
+        cloud_says=worker.cloud_says,
+        advice=worker.advice,
+        machine=worker.machine,
+        shortfall=shortfall(worker.type, worker.machine),
+        note=worker.note,
+    )
+
+
+def gone_view(record: InstanceRecord) -> InstanceView:
+    """Return an instance that is gone, as its last event shows it; its last error is why."""
+    return InstanceView(
+        id=record.id,
+        address=record.address,
+        state="gone",
+        idle_behavior="run",
+        instance_type=record.type_name,
+        provider_type="",
+        price_usd_per_hour=record.price_usd_per_hour,
+        running=(),
+        last_container="",
+        created_at=record.created_at,
+        last_busy_at=0.0,
+        last_contact_at=0.0,
+        broken="",
+        last_error=record.gone_reason,
+        gone_at=record.gone_at or 0.0,
+    )
+
+
+def instance_report(
+    engine: Engine, now: float, *, heard_at: Callable[[str], float], cursor: str, limit: int
+) -> InstanceReport:
+    """Return a page of the instances that are known, by id; the value is a copy.
+
+    `now` is in seconds since the epoch, `heard_at` is when the session of one was last heard.
+    Raises `InvalidRequest` for a cursor that is not ours.
+    """
+    workers = engine.pool.workers
+    shown, following = slice_of(workers, lambda each: each, word=_AFTER, cursor=cursor, limit=limit)
+    return _report(
+        engine,
+        now,
+        [instance_view(engine, workers[each], heard_at=heard_at(each)) for each in shown],
+        next_cursor=following,
+    )
+
+
+def gone_report(engine: Engine, now: float, page: InstancePage) -> InstanceReport:
+    """Return a page of instances that are gone; `now` as for `instance_report`."""
+    views = [gone_view(record) for record in page.items]
+    return _report(engine, now, views, next_cursor=page.next_cursor)
+
+
+def _report(
+    engine: Engine, now: float, views: Sequence[InstanceView], *, next_cursor: str | None
+) -> InstanceReport:
+    return InstanceReport(
+        instances=tuple(views),
+        listed_at=engine.pool.listed_at,
+        complete=listing_is_current(engine.pool, now),
+        next_cursor=next_cursor,
+    )
+
+
+def leak_report(
+    engine: Engine,
+    now: float,
+    *,
+    store_problem: str = "",
+    leftovers: LeftoverReport = NO_LEFTOVERS,
+    cursor: str = "",
+    limit: int = sys.maxsize,
+) -> LeakReport:
+    """Return what is billed and not wanted; `now` in seconds since the epoch, the value is a copy.
+
+    That is the page of up to `limit` behind `cursor`, all without them; raises `InvalidRequest` for
+    a cursor that is not ours.
+
+    Prices are those at which the instances were bought, whatever the configuration says now.
+    `store_problem` is why the store cannot be written, "" when it can; `leftovers` is what stays of
+    instances that are gone.
+    """
+    prices = {
+        record.id: record.price_usd_per_hour
+        for record in engine.records.values()
+        if record.price_usd_per_hour
+    }
+    leaks = find_leaks(engine.pool, now, prices_usd_per_hour=prices)
+    if store_problem:
+        leaks = [_behind_the_store(leak) for leak in leaks]
+    leaks += [leftover_leak(engine.pool, each.leftover, each.since) for each in leftovers.items]
+    shown, following = slice_of(leaks, _place_of, word=_LEAKS_AFTER, cursor=cursor, limit=limit)
+    return LeakReport(
+        leaks=tuple(shown),
+        next_cursor=following,
+        listed_at=engine.pool.listed_at,
+        complete=listing_is_current(engine.pool, now),
+        store_problem=store_problem,
+        leftovers_problem=leftovers.problem,
+    )
+
+
+def _place_of(leak: Leak) -> str:
+    """Return where a leak comes: instances by id, launches by token, then what was left, by id."""
+    if leak.instance_id:
+        return f"0 {leak.instance_id}"
+    return f"1 {leak.launch_token}" if leak.launch_token else f"2 {leak.resource_id}"
+
+
+def stray_page(views: Iterable[StrayView], *, cursor: str, limit: int) -> StrayPage:
+    """Return a page of strays; raises `InvalidRequest` for a cursor that is not ours."""
+    shown, following = slice_of(
+        views,
+        lambda each: f"{each.instance} {each.attempt}",
+        word=_STRAYS_AFTER,
+        cursor=cursor,
+        limit=limit,
+    )
+    return StrayPage(items=tuple(shown), next_cursor=following)
+
+
+def stray_views(engine: Engine) -> list[StrayView]:
+    """Return the strays that are kept, by instance and attempt; the value is a copy."""
+    return [
+        StrayView(
+            instance=each.worker_id,
+            attempt=each.remote_id,
+            container=each.container_id,
+            store=each.store,
+            found_at=each.found_at,
+            fate="killed" if each.kill_wanted else "adopted" if each.adopted else "undecided",
+        )
+        for each in strays.kept(engine.pool)
+    ]
+
+
+def _behind_the_store(leak: Leak) -> Leak:
+    """Return a leak as it is told while what is asked of the cloud waits for a commit."""
+    if leak.kind is not LeakKind.UNCONFIRMED:
+        return leak
+    return replace(
+        leak,
+        remedy="mend the store first: until it can be written, listings and destroy calls wait",
+    )

@@ -1,0 +1,113 @@
+"""The limits of the configuration as one waiting container meets them: what is used, what is left.
+
+What a pass may do within them is in `dispatcher.planner.limits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.scheduler.placement.feasibility_report import TypeVerdict
+from longshore.dispatcher.state.spend_limits import Holder
+from longshore.pool import launching
+
+_ROUNDING = 1e-9
+_SPEND = "max_hourly_spend"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitView:
+    """A limit of the configuration, how much of it is used, and what the container would add.
+
+    None is for what nobody knows. To a limit of spending it adds the price of a new instance of the
+    cheapest type that would do, in US dollars an hour. `whose` is whom the limit is for, "" for
+    all; `blocking` says that it is what keeps the container waiting now.
+    """
+
+    name: str
+    limit: float
+    used: float | None
+    adds: float | None = 1.0
+    whose: str = ""
+    blocking: bool = False
+
+    @property
+    def is_reached(self) -> bool:
+        """Return whether what is left of it, as far as is known, does not do for the container."""
+        return self._is_exceeded_by(self.adds or 0.0)
+
+    def closes(self, verdict: TypeVerdict) -> bool:
+        """Return whether it keeps an instance of a type from being created for the container."""
+        price = float(verdict.price_usd_per_hour)
+        adds = price if self.name.startswith(_SPEND) else self.adds
+        return self.blocking or self._is_exceeded_by(adds or 0.0)
+
+    def _is_exceeded_by(self, more: float) -> bool:
+        if self.used is None:
+            return False
+        is_used_up = self.used >= self.limit and more > 0
+        return is_used_up or self.used + more > self.limit + _ROUNDING
+
+
+def limits_left(
+    engine: Engine, container: Container, verdicts: Sequence[TypeVerdict], now: float
+) -> list[LimitView]:
+    """Return the limits that can keep a container from being placed; `verdicts` are for its class.
+
+    `now` is in seconds since the epoch.
+    """
+    reason = engine.why_waiting(container.id)
+    blocking = reason.limit if reason is not None else ""
+    found = [*_of_numbers(engine, container, now), *_of_spending(engine, container, verdicts)]
+    return [replace(limit, blocking=limit.name == blocking) for limit in found]
+
+
+def _of_numbers(engine: Engine, container: Container, now: float) -> Iterator[LimitView]:
+    """Return the limits of how many there may be of something."""
+    pool, settings = engine.pool, engine.settings
+    hoped_for = pool.hoped_for()
+    there = len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for))
+    yield LimitView(name="max_instances", limit=settings.max_instances, used=there)
+    yield LimitView(
+        name="max_concurrent_creates",
+        limit=pool.settings.max_concurrent_creates,
+        used=len(launching.types_in_flight(pool)),
+    )
+    rate = pool.settings.max_cloud_ops_per_second
+    yield LimitView(name="max_cloud_ops_per_second", limit=rate, used=None)
+    limit = engine.concurrency.limit(now)
+    if limit is not None:
+        used = len(engine.ledger.open_attempts)
+        yield LimitView(name="max_containers", limit=limit, used=used)
+    supervisors = engine.concurrency.supervisors(limit)
+    if supervisors is not None and container.spec.supervisor:
+        used = engine.ledger.supervisors_placed
+        yield LimitView(name="supervisor_fraction", limit=supervisors, used=used)
+
+
+def _of_spending(
+    engine: Engine, container: Container, verdicts: Sequence[TypeVerdict]
+) -> Iterator[LimitView]:
+    """Return the limits of what the cluster, its project and its user may spend an hour."""
+    spend = engine.placing.spend
+    if spend is None:
+        return
+    prices = [verdict.price_usd_per_hour for verdict in verdicts if verdict.eligible]
+    adds = float(min(prices)) if prices else None
+
+    def view(name: str, whose: str, limit: Decimal, used: Decimal) -> LimitView:
+        return LimitView(name=name, whose=whose, limit=float(limit), used=float(used), adds=adds)
+
+    if spend.limits.cluster is not None:
+        yield view(_SPEND, "", spend.limits.cluster, spend.total)
+    queue = engine.ledger.queue
+    budget = spend.budget(engine.ledger.spend, queue.classes(), engine.placing.roster.fleet)
+    for holder in (Holder("project", container.project), Holder("user", container.user)):
+        limit = spend.limits.of(holder)
+        if limit is not None:
+            name = f"{_SPEND}_per_{holder.kind}"
+            yield view(name, holder.name, limit, budget.spent(holder))

@@ -1,1 +1,0 @@
-"""Jobs that begin by a schedule: when, which are due, and their launch by the wall clock."""

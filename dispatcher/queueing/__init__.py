@@ -1,1 +1,0 @@
-"""Who waits: in the queue, by class and priority, or outside of it for something; pure."""

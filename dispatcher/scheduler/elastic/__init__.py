@@ -1,0 +1,4 @@
+"""Elastic jobs: members that are placed together, and grow and shrink; pure.
+
+`schedule` decides for all of them in one pass; `controller` carries it out.
+"""

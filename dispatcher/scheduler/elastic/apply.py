@@ -1,0 +1,252 @@
+"""Carrying out what is decided of elastic jobs: containers started, ended, and let go of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    EndingFor,
+    Reason,
+)
+from longshore.dispatcher.domain.feasibility import need
+from longshore.dispatcher.domain.jobs import ElasticMode
+from longshore.dispatcher.scheduler.elastic.capacity import Rooms
+from longshore.dispatcher.scheduler.elastic.lifecycle import may_start
+from longshore.dispatcher.scheduler.elastic.model import Component, Member, MemberState
+from longshore.dispatcher.scheduler.elastic.runtime_state import Key, Live, without_place
+from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
+from longshore.dispatcher.scheduler.placement.start import Starter
+from longshore.dispatcher.state.attempt_end import is_eviction
+from longshore.dispatcher.state.containers import Ledger
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool import attempts
+from longshore.pool.charging import charge
+from longshore.pool.core import PoolCore
+from longshore.pool.model import Worker
+
+# ---- what the members of an elastic job are told of each other -----------------------------------
+
+MEMBERS_MOST = 1000
+"""How many containers an elastic job may have: each is told of the hosts of all."""
+
+HOSTS_MOST_BYTES = 384 * 2**10
+"""How long that may be as JSON: so many addresses, and as many names of components."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Z0-9]")
+
+
+def hosts_of(live: Live, address_of: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+    """Return where the members of a job are, as all of them find it in their environment.
+
+    The hosts of each component are in the order of its members; one that has no place has "".
+    `address_of` returns where an instance is reached ("host:port"), "" where nobody knows.
+    """
+    members = live.members()
+    here = {m.instance_id for m in members.values() if m.instance_id}
+    names = {instance_id: host_of(address_of(instance_id)) for instance_id in sorted(here)}
+    found = []
+    for component in live.job.components:
+        known = (members.get((component.name, index)) for index in range(component.count))
+        hosts = [names.get(each.instance_id, "") if each is not None else "" for each in known]
+        found.append((hosts_variable(component.name), ",".join(hosts)))
+    return tuple(found)
+
+
+def own_environment(component: Component, index: int) -> tuple[tuple[str, str], ...]:
+    """Return what a member finds in its environment of itself."""
+    return (
+        ("LONGSHORE_COMPONENT", component.name),
+        ("LONGSHORE_COMPONENT_INDEX", str(index)),
+        ("LONGSHORE_COMPONENT_COUNT", str(component.count)),
+    )
+
+
+def variable(component: str) -> str:
+    """Return a component's name as it stands in names of variables."""
+    return _NOT_IN_NAMES.sub("_", component.upper())
+
+
+def hosts_variable(component: str) -> str:
+    """Return the variable in which the hosts of a component are."""
+    return f"LONGSHORE_{variable(component)}_HOSTS"
+
+
+def host_of(address: str) -> str:
+    """Return the host of "host:port"; an IPv6 address comes without its brackets."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or (":" in host and not host.startswith("[")):
+        host = address
+    return host.removeprefix("[").removesuffix("]")
+
+
+# ---- carrying out what is decided of elastic jobs: containers started, ended, and let go of ------
+
+UNPAID_WAIT_S = 30.0
+"""For how long a job, or an elastic member, gives its place up that may not be paid."""
+
+
+class Deeds:
+    """Starts and ends members of elastic jobs, and ends what waits of a job that is over."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        rooms: Rooms,
+        rules: Rules,
+        most_placed: Callable[[float], int | None],
+        is_paid: Callable[[Container, Worker, Resources], bool],
+    ) -> None:
+        """`most_placed` returns how many containers may have a place at once, None for any.
+
+        `is_paid` returns whether whose container it is may spend what its room costs.
+        """
+        self._pool = pool
+        self._ledger = ledger
+        self._rooms = rooms
+        self._rules = rules
+        self._most_placed = most_placed
+        self._is_paid = is_paid
+        self._starter = Starter(pool, ledger)
+
+    def container(self, live: Live, key: Key) -> Container | None:
+        """Return the container of a member, None where that has ended for good."""
+        container_id = live.ids.get(key)
+        return None if container_id is None else self._ledger.containers.get(container_id)
+
+    def unstarted(self, live: Live) -> Iterator[tuple[Component, Member]]:
+        """Yield the members of a job that have a place and no attempt there yet."""
+        placed = live.placed()
+        components = live.roles() if placed else {}
+        for member in placed:
+            container = self.container(live, (member.component, member.index))
+            if container is not None and not container.has_open_attempt:
+                yield components[member.component], member
+
+    def rejoin(self, live: Live) -> None:
+        """Let a job queue again that lacks an essential member; what runs of it goes on.
+
+        A rigid job does so for any member, until one is started. Whoever is not started has no
+        place any more: the job begins with all that it lacks, or starts nothing, and keeps no room
+        from others meanwhile.
+        """
+        unstarted = [member for _, member in self.unstarted(live)]
+        if live.lacks_essential() or live.lacks_of_rigid(unstarted):
+            live.put(map(without_place, unstarted))
+            live.job = replace(live.job, began_at=None)
+
+    def places_left(self, now: float) -> int | None:
+        """Return how many more containers may be started now, None for any number.
+
+        That is less than 0 where there are more than may be by now.
+        """
+        most = self._most_placed(now)
+        return None if most is None else most - self._ledger.placed
+
+    # ---- ending ------------------------------------------------------------------------------
+
+    def stop(
+        self,
+        live: Live,
+        members: Iterable[Member],
+        outcome: AttemptOutcome,
+        why: EndingFor,
+        now: float,
+    ) -> None:
+        """Tell members to end that are `stopping`; who was not started has no place at once."""
+        never = []
+        for member in members:
+            container = self.container(live, (member.component, member.index))
+            if container is None or not container.has_open_attempt:
+                never.append(without_place(member))
+            elif container.attempts[-1].ending is None and not container.cancel_requested:
+                attempt_id = self._ledger.ending(container.id, outcome, by=why)
+                if is_eviction(why):
+                    attempts.shorten_grace(self._pool, attempt_id)
+                attempts.kill(self._pool, attempt_id, now)
+        live.put(never)
+
+    def finish(self, live: Live, why: Reason, now: float) -> None:
+        """End the containers of a job that is over which have no open attempt."""
+        for key, container_id in live.ids.items():
+            container = self._ledger.containers.get(container_id)
+            if container is None or container.has_open_attempt:
+                continue
+            if live.member(key).state is MemberState.FINISHED:
+                code = container.attempts[-1].exit_code
+                self._ledger.finish(container, ContainerState.SUCCEEDED, None, now, exit_code=code)
+            else:
+                self._ledger.finish(container, ContainerState.CANCELLED, why, now)
+
+    # ---- starting ----------------------------------------------------------------------------
+
+    def start(self, live: Live, now: float) -> None:
+        """Start the members of a job whose turn it is, and for which there is room by now."""
+        if not live.placed():
+            return
+        most = self._most_placed(now)
+        components = live.roles()
+        hosts: tuple[tuple[str, str], ...] | None = None
+        for member in may_start(live.job):
+            key = (member.component, member.index)
+            container = self.container(live, key)
+            worker = self._pool.workers.get(member.instance_id)
+            if container is None or container.has_open_attempt or worker is None:
+                continue
+            if most is not None and self._ledger.placed >= most:
+                return
+            wanted = need_on(worker.type, components[member.component])
+            if self._ledger.holdbacks.reason(container) is not None:
+                continue
+            if not self._is_paid(container, worker, wanted):
+                if self._leave_unpaid(live, member, now + UNPAID_WAIT_S):
+                    return
+            elif self._fits(worker, wanted):
+                if hosts is None:
+                    hosts = hosts_of(live, self._address_of)
+                more = (*hosts, *own_environment(components[member.component], member.index))
+                renewals = live.job.renewals
+                self._starter.start(container.id, worker, wanted, now, revision=renewals, more=more)
+
+    def _leave_unpaid(self, live: Live, member: Member, not_before: float) -> bool:
+        """Give back what a member has that may not be paid; return whether its whole job waits.
+
+        A job does that needs the member, and of which nothing runs. Once some of it does, the rest
+        keep their places; one that is elastic leaves its own to others for a while.
+        """
+        essential = live.is_essential((member.component, member.index))
+        containers = (self.container(live, key) for key in live.ids)
+        runs = any(each is not None and each.has_open_attempt for each in containers)
+        if not runs and (essential or live.job.mode is ElasticMode.RIGID):
+            live.put([without_place(member)])
+            self.rejoin(live)
+            live.job = replace(live.job, not_before=max(live.job.not_before, not_before))
+            return True
+        if not essential:
+            live.put([replace(without_place(member), not_before=not_before)])
+        return False
+
+    def _fits(self, worker: Worker, wanted: Resources) -> bool:
+        """Return whether a member may be started on an instance now: others may not be gone yet."""
+        base = self._rooms.bases.get(worker.id)
+        if base is None or base.room.kind is not SlotKind.READY:
+            return False
+        free = worker.free.minus(self._rooms.kept_by_others(worker.id))
+        fits = charge(wanted, sharers=worker.sharers).fits_in(free)
+        return fits and not self._rules.is_full(slot_of(worker).count)
+
+    def _address_of(self, instance_id: str) -> str:
+        worker = self._pool.workers.get(instance_id)
+        return "" if worker is None else worker.address
+
+
+def need_on(type_: InstanceType, component: Component) -> Resources:
+    """Return what a member of a component asks for on a type."""
+    return need(type_, component.resources, component.unnamed)

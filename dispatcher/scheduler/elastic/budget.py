@@ -1,0 +1,130 @@
+"""How limits of spending hold for elastic jobs when it is decided what they get; pure.
+
+A plan, and what is created for it, ask a budget in which those are counted already that have a
+place and are not started yet (`dispatcher.elastic.passes` makes it):
+
+- A pass asks for places on what is there (`never`, `pay`). A job begins only if all that it needs
+  at once is paid; if it is not, nothing is kept for it, and nobody waits for it.
+- Then is asked for the instances that the pass found wanting (`may_create`): what they add is for
+  the job, all of them are for the cluster. Where the job's own account does not allow even what
+  the job lacks by itself (`is_unpaid`), nobody waits for it either.
+
+What the second one says is known only after a pass, which has told what is lacking: it holds for
+the passes that follow (`ElasticView.unpaid`), in which such a job comes last, until it is said
+anew. A member is started only if its own place is paid then (`elastic.deeds`): others may have had
+the money meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from longshore.dispatcher.domain.containers import WaitReason
+from longshore.dispatcher.scheduler.elastic.allocation import Ask, Seat
+from longshore.dispatcher.scheduler.elastic.model import ElasticView
+from longshore.dispatcher.scheduler.placement.fleet import SlotKind, empty_slot
+from longshore.dispatcher.scheduler.scale_up.solve import NewInstance
+from longshore.dispatcher.state.spend_limits import Account
+from longshore.drivers.interface import InstanceType
+
+SPEND_LIMIT = "spend_limit"
+"""The code of a reason that is about money."""
+
+_NOTHING = Decimal(0)
+
+
+class Purse:
+    """What may still be spent; places that jobs get are reserved in the view's budget."""
+
+    def __init__(self, view: ElasticView) -> None:
+        self._budget = view.budget
+        self._accounts = view.accounts
+        self._types = {type_.name: type_ for type_ in view.types}
+        self._paid: list[tuple[Account, Seat]] = []
+
+    def is_limited(self, job_id: str) -> bool:
+        """Return whether a job has limits of its own project or user."""
+        return self._budget is not None and bool(self._accounts.get(job_id))
+
+    # ---- places ------------------------------------------------------------------------------
+
+    def never(self, job_id: str, ask: Ask) -> WaitReason | None:
+        """Return why a job's account may not even have one such member on any type, if so."""
+        account = self._accounts.get(job_id, ())
+        if self._budget is None or not account:
+            return None
+        why = None
+        for name, wanted in sorted(ask.needs.items()):
+            slot = empty_slot(SlotKind.NEW, "", self._types[name])
+            refusal = self._budget.refuses_place(account, slot, wanted)
+            if refusal is None or not refusal.is_final:
+                return None
+            why = why or refusal.reason
+        return why
+
+    def pay(self, job_id: str, seats: Sequence[Seat]) -> WaitReason | None:
+        """Reserve what seats cost a job's account, or return why it may not have them all.
+
+        Nothing is reserved then.
+        """
+        account = self._accounts.get(job_id, ())
+        if self._budget is None or not account:
+            return None
+        before = len(self._paid)
+        for number, seat in enumerate(seats):
+            refusal = self._budget.refuses_place(account, seat.slot, seat.need)
+            if refusal is None:
+                self._budget.place(account, seat.slot, seat.need, 1)
+                self._paid.append((account, seat))
+                continue
+            self._refund(before)
+            why = refusal.reason
+            if number and not why.is_final:
+                count = f"with {number} of the {len(seats)} places that it needs at once"
+                why = replace(why, message=f"{count}, {why.message}")
+            return why
+        return None
+
+    def refund(self) -> None:
+        """Give back all that was reserved here, as if nobody had ever paid."""
+        self._refund(0)
+
+    def _refund(self, mark: int) -> None:
+        while self._budget is not None and len(self._paid) > mark:
+            account, seat = self._paid.pop()
+            self._budget.place(account, seat.slot, seat.need, -1)
+
+    # ---- instances ---------------------------------------------------------------------------
+
+    def may_create(
+        self, job_id: str, mix: Sequence[NewInstance], *, before: Sequence[NewInstance]
+    ) -> bool:
+        """Return whether a mix may be paid: by the job what it adds, by the cluster all of it.
+
+        `before` is the mix without what the job wants.
+        """
+        if self._budget is None or not mix:
+            return True
+        if self._budget.refuses_create((), _as_one(mix)) is not None:
+            return False
+        account = self._accounts.get(job_id, ())
+        return self._budget.refuses_create(account, _as_one(mix, besides=before)) is None
+
+    def is_unpaid(self, job_id: str, mix: Sequence[NewInstance]) -> bool:
+        """Return whether a job's own account does not allow a mix, whatever the cluster's does."""
+        if self._budget is None or not mix:
+            return False
+        refusal = self._budget.refuses_create(self._accounts.get(job_id, ()), _as_one(mix))
+        return refusal is not None and not refusal.of_all
+
+
+def _as_one(mix: Sequence[NewInstance], *, besides: Sequence[NewInstance] = ()) -> InstanceType:
+    """Return an instance that costs what a mix does, less what another one costs."""
+    price = max(_NOTHING, _price(mix) - _price(besides))
+    return replace(mix[0].type, price_usd_per_hour=price)
+
+
+def _price(mix: Sequence[NewInstance]) -> Decimal:
+    return sum((new.type.price_usd_per_hour for new in mix), _NOTHING)

@@ -1,0 +1,207 @@
+"""What room elastic jobs see: the instances that take work, without what others have there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from longshore.dispatcher.scheduler.elastic.allocation import slot_in
+from longshore.dispatcher.scheduler.elastic.model import Room
+from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
+from longshore.dispatcher.scheduler.placement.workload import NOTHING, Placers
+from longshore.dispatcher.state.containers import Ledger
+from longshore.drivers.interface import Resources
+from longshore.pool import probing
+from longshore.pool.charging import charge, clamped
+from longshore.pool.core import PoolCore
+from longshore.pool.model import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """An instance as it will be once those that are told to end have ended.
+
+    `going` is the room that they still take.
+    """
+
+    room: Room
+    going: Resources = NOTHING
+
+
+class Rooms:
+    """The instances that elastic jobs may use, brought up to date from pass to pass."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        placers: Placers,
+        fleet: Callable[[], Fleet],
+        reserved: Container[str],
+    ) -> None:
+        """Know nothing yet.
+
+        `fleet` returns what batch work has claimed where; what is `reserved` takes no work.
+        """
+        self._pool = pool
+        self._ledger = ledger
+        self._placers = placers
+        self._fleet = fleet
+        self._reserved = reserved
+        self._bases: dict[str, Base] = {}
+        self._leaving: dict[str, frozenset[str]] = {}
+        self._others: Mapping[str, Resources] = {}
+        self._whole = True
+
+    @property
+    def bases(self) -> Mapping[str, Base]:
+        """Return the instances by id, as of the latest `update`; not a copy."""
+        return self._bases
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """Return the containers that are told to end, wherever they run, as of that `update`."""
+        return frozenset().union(*self._leaving.values())
+
+    def kept_by_others(self, slot_id: str) -> Resources:
+        """Return what other placers keep of an instance."""
+        return self._others.get(slot_id, NOTHING)
+
+    def forget(self) -> None:
+        """Forget all; the next `update` looks at everything."""
+        self._bases = {}
+        self._leaving = {}
+        self._whole = True
+
+    def update(self, now: float) -> bool:
+        """Take in what has changed in the pool; return whether anything did for these jobs.
+
+        The pool's `touched` are left to whoever else goes by them.
+        """
+        pool = self._pool
+        per_instance = self._placers.per_instance
+        others = dict(per_instance.kept) if per_instance is not None else {}
+        ids = others.keys() | self._others.keys()
+        stale = {i for i in ids if others.get(i) != self._others.get(i)}
+        stale |= pool.touched
+        self._others = others
+        if self._whole:
+            stale |= pool.workers.keys()
+            self._whole = False
+        # What is claimed on those that come changes without a word.
+        stale |= {id_ for id_, b in self._bases.items() if b.room.kind is not SlotKind.READY}
+        fresh = dict(self._bases)
+        for slot_id in stale:
+            fresh.pop(slot_id, None)
+            self._leaving.pop(slot_id, None)
+        for worker_id in sorted(stale & pool.workers.keys()):
+            leaving = self._leaving_on(pool.workers[worker_id])
+            if leaving:
+                self._leaving[worker_id] = frozenset(leaving)
+            base = self._of_worker(pool.workers[worker_id], leaving.values(), now)
+            if base is not None:
+                fresh[worker_id] = base
+        for pending in pool.hoped_for():
+            launching = self._of_launch(pending.launch.token, pending.launch.type_name)
+            if launching is not None:
+                fresh[pending.launch.token] = launching
+        changed = fresh != self._bases
+        self._bases = fresh
+        return changed
+
+    def _leaving_on(self, worker: Worker) -> dict[str, str]:
+        """Return the attempts of an instance that are told to end, by their containers."""
+        going = (each for each in sorted(worker.attempts) if self._is_going(each))
+        return {self._ledger.open_attempts[attempt_id]: attempt_id for attempt_id in going}
+
+    def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> Base | None:
+        if worker.id in self._reserved or not probing.takes_work(self._pool, worker, now):
+            return None
+        slot = slot_of(worker)
+        slot.free = slot.free.minus(self._others.get(worker.id, NOTHING))
+        if slot.kind is not SlotKind.READY:
+            self._leave_to_newcomers(slot)
+        self._leave_to_claims(slot, worker.id)
+        if worker.token:
+            self._leave_to_claims(slot, worker.token)
+        before = slot.free
+        for attempt_id in leaving:
+            slot.release(worker.attempts[attempt_id])
+        # What is going beside them is not ours to count on: nor is the cpu that they share.
+        slot.sharers -= sum(
+            self._pool.attempts[id_].kill_wanted and not self._is_going(id_)
+            for id_ in worker.sharing
+        )
+        going = slot.free.minus(before)
+        return Base(room=room_of(slot), going=going)
+
+    def _of_launch(self, token: str, type_name: str) -> Base | None:
+        type_ = self._pool.types.get(type_name)
+        if type_ is None:
+            return None
+        slot = empty_slot(SlotKind.LAUNCHING, token, self._pool.as_found(type_))
+        slot.free = slot.free.minus(self._others.get(token, NOTHING))
+        self._leave_to_newcomers(slot)
+        self._leave_to_claims(slot, token)
+        return Base(room=room_of(slot))
+
+    def _leave_to_newcomers(self, slot: Slot) -> None:
+        per_instance = self._placers.per_instance
+        if per_instance is not None:
+            slot.free = slot.free.minus(per_instance.taken_of(self._pool.as_found(slot.type)))
+
+    def _leave_to_claims(self, slot: Slot, slot_id: str) -> None:
+        """Leave what batch work has claimed on an instance that was created for it."""
+        for need, number in self._fleet().claimed_on(slot_id):
+            slot.assign(need, number)
+
+    def _is_going(self, attempt_id: str) -> bool:
+        """Return whether an attempt of an elastic job was told to end."""
+        container_id = self._ledger.open_attempts.get(attempt_id)
+        if container_id is None:
+            return False
+        container = self._ledger.containers[container_id]
+        if self._placers.of(container) is not self._placers.elastic:
+            return False
+        return container.cancel_requested or container.attempts[-1].ending is not None
+
+
+def room_of(slot: Slot) -> Room:
+    """Return a slot as elastic jobs see it."""
+    return Room(
+        id=slot.id,
+        type=slot.type,
+        free=slot.free,
+        kind=slot.kind,
+        count=slot.count,
+        sharers=slot.sharers,
+        last_busy=slot.last_busy,
+    )
+
+
+def with_seats(room: Room, needs: Iterable[Resources]) -> tuple[Room, Sequence[bool]]:
+    """Return a room once some more have a place there, and which of them have: there may be less.
+
+    Somebody with a better right may have taken it meanwhile.
+    """
+    slot = slot_in(room)
+    seated = []
+    for need in needs:
+        fits = charge(need, sharers=slot.sharers).fits_in(slot.free)
+        seated.append(fits)
+        if fits:
+            slot.assign(need)
+    return room_of(slot), seated
+
+
+def kept_of(base: Base, needs: Iterable[Resources]) -> Resources:
+    """Return what is to be kept of an instance for some, beside what becomes free there for them.
+
+    Those who are told to end still hold their room: of that nobody else gets anything.
+    """
+    slot = slot_in(base.room)
+    for need in needs:
+        slot.assign(need)
+    return clamped(base.room.free.minus(slot.free).minus(base.going))

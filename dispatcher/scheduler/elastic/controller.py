@@ -1,0 +1,341 @@
+"""Elastic jobs: their essential containers together, and of the others as many as fit.
+
+What is to be started and given back is the planner's to say (`planner.elastic`), what becomes of a
+job when one of its containers ends `planner.elastic_fates`. Here is known which container is which
+member, and what was decided is carried out. A member that has a place, and waits there for its turn
+or for somebody's end, has that room kept from everybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    Reason,
+    SchedulerSettings,
+    WaitReason,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.scheduler.elastic import end_reasons, lifecycle
+from longshore.dispatcher.scheduler.elastic.apply import Deeds
+from longshore.dispatcher.scheduler.elastic.capacity import Rooms
+from longshore.dispatcher.scheduler.elastic.cpu_shares import SpareCpus
+from longshore.dispatcher.scheduler.elastic.end_reasons import (
+    is_worn_out,
+    last_ruling,
+    member_end,
+    told,
+)
+from longshore.dispatcher.scheduler.elastic.lifecycle import Verdict
+from longshore.dispatcher.scheduler.elastic.model import MemberState
+from longshore.dispatcher.scheduler.elastic.purchase import Market
+from longshore.dispatcher.scheduler.elastic.run import ElasticPass
+from longshore.dispatcher.scheduler.elastic.runtime_state import (
+    Key,
+    Live,
+    cancelled,
+    conclusion,
+    elastic_job,
+    gone,
+    key_of,
+    without_place,
+)
+from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.workload import NOTHING, Placers
+from longshore.dispatcher.state.attempt_end import AttemptEnd, Ruling
+from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.job_registry import Conclusion
+from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.core import PoolCore
+
+
+class ElasticPlacer:
+    """Implements `dispatcher.scheduling.placers.Placer` for elastic jobs."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        settings: SchedulerSettings,
+        placers: Placers,
+        rules: Rules,
+        rooms: Rooms,
+        deeds: Deeds,
+        market: Market,
+        cpus: SpareCpus,
+    ) -> None:
+        """Know of no job; of the `placers` the others keep room that is not to be had here."""
+        self._pool = pool
+        self._ledger = ledger
+        self._settings = settings
+        self._deeds = deeds
+        self._cpus = cpus
+        self._pass = ElasticPass(
+            pool=pool,
+            settings=settings,
+            placers=placers,
+            rules=rules,
+            rooms=rooms,
+            deeds=deeds,
+            market=market,
+            lives=self._in_order,
+        )
+        self._ids: dict[str, dict[tuple[str, int], str]] = {}
+        self._live: dict[str, Live] = {}
+        self._over: dict[str, Reason] = {}
+        self._stirred: set[str] = set()
+        self._wanted = False
+
+    # ---- what others ask ---------------------------------------------------------------------
+
+    @property
+    def kept(self) -> Mapping[str, Resources]:
+        """Return the room that is kept for members that are not started, by slot; not a copy."""
+        return self._pass.kept
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Return the instances on which there is such room: they are not idle."""
+        return self._pass.awaited
+
+    @property
+    def promised(self) -> int:
+        """Return how many members have such room, or are to have it."""
+        return sum(self._pass.promised_on.values())
+
+    @property
+    def promised_on(self) -> Mapping[str, int]:
+        """Return how many those are, by slot; not a copy."""
+        return self._pass.promised_on
+
+    def taken_of(self, _type: InstanceType, /) -> Resources:
+        """Return nothing: what elastic jobs take of a new instance they claim when it is bought."""
+        return NOTHING
+
+    def next_due(self) -> float | None:
+        """Return when something is to be done that no event tells of, None for never."""
+        return 0.0 if self._wanted else self._pass.next_at
+
+    def reason(self, container: Container) -> WaitReason | None:
+        """Return why a container waits, None where no pass has looked at it."""
+        live = self._live.get(container.job_id)
+        if live is None:
+            return None
+        member = live.member(key_of(container))
+        known = self._ledger.holdbacks.reason(container)
+        known = known or end_reasons.of_member(member, barred=self._barred_of(live))
+        return end_reasons.with_cause(known or self._pass.waiting.get(container.job_id), container)
+
+    def place_of(self, container: Container, /) -> str:
+        """Return where a member has room, started or not; "" for nowhere."""
+        live = self._live.get(container.job_id)
+        if live is None:
+            return ""
+        key = key_of(container)
+        member = live.member(key)
+        claimed = (c.instance_id for c in live.job.claims if (c.component, c.index) == key)
+        return member.instance_id or next(claimed, "")
+
+    def _barred_of(self, live: Live) -> str:
+        """Return a container that keeps its job from beginning, "" for none."""
+        if live.job.is_running:
+            return ""
+        found = (live.ids[key] for key in sorted(live.barred) if live.is_essential(key))
+        return next(found, "")
+
+    # ---- what is heard -----------------------------------------------------------------------
+
+    def admit(self, job: Job) -> None:
+        """Take in a job, new or restored; its containers come after it."""
+        if not job.is_template:
+            self._ids.setdefault(job.id, {})
+            self.changed(job.id)
+
+    def take_in(self, container: Container) -> None:
+        """Take in a container, new or restored."""
+        self._ids[container.job_id][key_of(container)] = container.id
+
+    def changed(self, job_id: str, /) -> None:
+        """Note that a job is to be looked at again: what somebody asked of it, or of part of it."""
+        self._stirred.add(job_id)
+        self._wanted = True
+
+    def began(self, container: Container, now: float, /) -> None:
+        """Note that a member runs: the pass that follows starts those whose turn it is then."""
+        live = self._known(container.job_id, now)
+        key = key_of(container)
+        self._cpus.note([container.attempts[-1].instance_id])
+        live.job = lifecycle.started(live.job, *key)
+
+    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
+        """Return what becomes of a container whose attempt has ended, and do what follows of it."""
+        container = end.container
+        live = self._known(container.job_id, now)
+        key = key_of(container)
+        self._wanted = True
+        if self._ledger.jobs.is_concluded(container.job_id):
+            live.put([without_place(live.member(key))])
+            return last_ruling(end, self._over.get(container.job_id, end_reasons.JOB_CANCELLED))
+        if container.cancel_requested:
+            live.put([gone(live.member(key))])
+            if live.is_essential(key):
+                self._fail(live, cancelled(container.task), None, now)
+            return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
+        most = self._settings.max_lost_attempts - 1
+        fate = lifecycle.ended(live.job, member_end(key, end, now), now, most_losses=most)
+        live.job = fate.job
+        match fate.verdict:
+            case Verdict.GOES_ON:
+                self._deeds.rejoin(live)
+                return self._again(live, key, end)
+            case Verdict.QUEUED_AGAIN:
+                why = end_reasons.next_start(end)
+                self._deeds.stop(live, fate.stops, AttemptOutcome.PREEMPTED, why, now)
+                return Ruling()
+            case Verdict.SUCCEEDED:
+                self._conclude(live, Conclusion(state=JobState.SUCCEEDED), now)
+                return Ruling(state=ContainerState.SUCCEEDED)
+            case Verdict.FAILED:
+                why_failed = told(fate, end) or Reason(code="essential_failed", message="failed")
+                self._fail(live, why_failed, end.attempt.exit_code, now)
+                return Ruling(state=ContainerState.FAILED, reason=end.reason)
+            case unknown:
+                assert_never(unknown)
+
+    def _again(self, live: Live, key: Key, end: AttemptEnd) -> Ruling:
+        """Let a member wait on, or end for good if it is elastic and has died too often."""
+        waits = live.member(key).state is MemberState.WAITING
+        if live.is_essential(key) or not waits or not is_worn_out(end):
+            return Ruling()
+        live.put([gone(live.member(key))])
+        return Ruling(state=ContainerState.FAILED, reason=end_reasons.WORN_OUT)
+
+    def _known(self, job_id: str, now: float) -> Live:
+        """Return a job, made from what the ledger has of it when it is first asked for."""
+        live = self._live.get(job_id)
+        if live is not None:
+            return live
+        job = self._ledger.jobs.job(job_id)
+        ids = self._ids[job_id]
+        containers = self._ledger.containers
+        known = {key: containers[id_] for key, id_ in ids.items() if id_ in containers}
+        if job is None:
+            raise BugError(f"elastic job {job_id} is not known")
+        live = self._live[job_id] = Live(job=elastic_job(job, known, now), ids=ids)
+        live.progressed_at = now
+        found = conclusion(job, live.job)
+        if found is not None and not self._ledger.jobs.is_concluded(job_id):
+            self._conclude(live, found, now)
+        return live
+
+    # ---- the end of a job ----------------------------------------------------------------------
+
+    def _fail(self, live: Live, why: Reason, exit_code: int | None, now: float) -> None:
+        failed = Conclusion(state=JobState.FAILED, reason=why, exit_code=exit_code)
+        self._conclude(live, failed, now)
+
+    def _conclude(self, live: Live, comes_to: Conclusion, now: float) -> None:
+        """Let a job end: what runs of it is told to, what waits does at once."""
+        self._ledger.jobs.conclude(live.job.id, comes_to)
+        why = end_reasons.job_ended(comes_to)
+        self._over[live.job.id] = why
+        here = [m for _, m in live.job.all_members() if m.instance_id]
+        stopping = [replace(member, state=MemberState.STOPPING) for member in here]
+        live.put(stopping)
+        ending = end_reasons.job_end(comes_to)
+        self._deeds.stop(live, stopping, AttemptOutcome.CANCELLED, ending, now)
+        self._deeds.finish(live, why, now)
+        live.job = replace(live.job, claims=())
+
+    # ---- a pass ------------------------------------------------------------------------------
+
+    def place(self, now: float) -> None:
+        """Decide anew if anything has changed, and start what can be started by now."""
+        self._look_again(now)
+        if self._live:
+            self._pass.run(now, wanted=self._wanted)
+            self._cpus.note(self._pool.touched)
+        else:
+            self._pass.rest()
+        self._wanted = False
+
+    def note_pass(self) -> None:
+        """Note where the batch work of a pass, which comes after `place`, has begun or ended."""
+        if self._live:
+            self._cpus.note(self._pool.touched)
+
+    def share_cpus(self) -> None:
+        """Give the members on instances that the latest pass, or a start, changed what is spare."""
+        if self._live:
+            self._cpus.share()
+
+    def _in_order(self) -> list[Live]:
+        """Return the jobs that are not over, as they came."""
+        lives = (live for id_, live in self._live.items() if id_ not in self._over)
+        return sorted(lives, key=lambda live: (live.job.sequence, live.job.id))
+
+    # ---- what somebody asked of a job -----------------------------------------------------------
+
+    def _look_again(self, now: float) -> None:
+        """Take in what users asked for, and let go of jobs that have ended."""
+        jobs = self._ledger.jobs
+        for job_id in sorted(self._stirred & self._ids.keys()):
+            if job_id in jobs:
+                self._look_at(self._known(job_id, now), now)
+        ended = [id_ for id_ in self._stirred | self._over.keys() if id_ not in jobs]
+        for job_id in sorted(ended):
+            self._over.pop(job_id, None)
+            self._live.pop(job_id, None)
+            self._ids.pop(job_id, None)
+        self._stirred.clear()
+
+    def _look_at(self, live: Live, now: float) -> None:
+        job_id = live.job.id
+        if self._ledger.jobs.is_concluded(job_id):
+            self._over.setdefault(job_id, end_reasons.JOB_CANCELLED)
+            live.job = replace(live.job, claims=())
+            return
+        barred = set()
+        for key, container_id in live.ids.items():
+            container = self._ledger.containers.get(container_id)
+            if container is None:
+                live.put([gone(live.member(key))])
+                if live.is_essential(key):
+                    self._fail(live, cancelled(key[0]), None, now)
+                    return
+            elif container.priority == 0 or self._is_held(container):
+                barred.add(key)
+        live.barred = frozenset(barred)
+        live.put(
+            [
+                without_place(member)
+                for _, member in self._deeds.unstarted(live)
+                if (member.component, member.index) in live.barred
+            ]
+        )
+        self._deeds.rejoin(live)
+
+    def check(self) -> None:
+        """Raise `BugError` when a member whose container has ended for good may have a place again.
+
+        So it does when what was bought is not what was wanted. Tests call it after events.
+        """
+        self._pass.check()
+        for live in self._in_order():
+            if live.job.id in self._stirred or live.job.id not in self._ledger.jobs:
+                continue
+            for key in live.ids:
+                is_gone = live.member(key).state is MemberState.GONE
+                if not is_gone and self._deeds.container(live, key) is None:
+                    raise BugError(f"{live.job.id}: the container of {key} has ended for good")
+
+    def _is_held(self, container: Container) -> bool:
+        return Block.JOB_HELD in self._ledger.holdbacks.blocks(container.id)

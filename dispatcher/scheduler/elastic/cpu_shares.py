@@ -1,0 +1,162 @@
+"""Spare cpus of an instance, shared among the elastic-job containers there; pure.
+
+What no container has reserved is shared equally above the minimum that each asked for. Containers
+with GPUs keep what they asked for: they have as many cpus as go with their GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from longshore.dispatcher.scheduler.placement.workload import Placers
+from longshore.dispatcher.state.containers import Ledger
+from longshore.drivers.interface import Resources
+from longshore.pool.charging import SHARED_CPU_MILLIS, as_found, charge
+from longshore.pool.core import PoolCore
+from longshore.pool.messages import UpdateLimits
+from longshore.pool.model import AttemptPhase, Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharer:
+    """A container of an elastic job that runs on the instance, by the id of its attempt.
+
+    `given` is what it was given there: the least that it ever has.
+    """
+
+    attempt_id: str
+    given: Resources
+
+    @property
+    def least_millis(self) -> int:
+        """Return the thousandths of a cpu that it has without any share."""
+        return self.given.cpu_millis or SHARED_CPU_MILLIS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuLimit:
+    """What an attempt may use from now on."""
+
+    attempt_id: str
+    cpu_millis: int
+
+
+def unreserved_millis(allocatable: Resources, reserved: Iterable[Resources]) -> int:
+    """Return the thousandths of a cpu that no container of an instance has reserved, at least 0.
+
+    `reserved` is what each container there was given, those of elastic jobs and all others.
+    """
+    left, sharers = allocatable, 0
+    for given in sorted(reserved, key=lambda given: given.cpu_millis):
+        left = left.minus(charge(given, sharers=sharers))
+        sharers += given.cpu_millis == 0
+    return max(0, left.cpu_millis)
+
+
+def cpu_limits(spare_millis: int, sharers: Iterable[Sharer]) -> dict[str, int]:
+    """Return what each container may use, in thousandths of a cpu, by attempt.
+
+    All that is spare is given out, if anybody may have it: what cannot be halved goes to the first
+    by id.
+    """
+    everybody = sorted(sharers, key=lambda sharer: sharer.attempt_id)
+    limits = {sharer.attempt_id: sharer.least_millis for sharer in everybody}
+    takers = [sharer.attempt_id for sharer in everybody if not sharer.given.gpus]
+    for number, attempt_id in enumerate(takers):
+        limits[attempt_id] += spare_millis // len(takers) + (number < spare_millis % len(takers))
+    return limits
+
+
+def changes(known: Mapping[str, int], wanted: Mapping[str, int]) -> tuple[CpuLimit, ...]:
+    """Return which limits are to be set, in that order, lower ones before higher ones.
+
+    `known` are those that are set, by attempt, or on their way; one that is missing there has none
+    yet. Whoever is lowered comes first, so that at no time more is given out than there is.
+    """
+    new = [
+        (limit > known.get(attempt_id, 0), attempt_id, limit)
+        for attempt_id, limit in wanted.items()
+        if known.get(attempt_id) != limit
+    ]
+    return tuple(
+        CpuLimit(attempt_id=attempt_id, cpu_millis=limit) for _, attempt_id, limit in sorted(new)
+    )
+
+
+# ---- spare cpus of instances, given to the containers of elastic jobs that run there -------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _Given:
+    """What the containers on an instance may use, by attempt, in the session of a time."""
+
+    attached_at: float
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+class SpareCpus:
+    """Shares the cpus that nobody on an instance has reserved, anew on each start and exit there.
+
+    Nothing is said to an instance without a session; to one whose session is new, all is.
+    """
+
+    def __init__(self, pool: PoolCore, ledger: Ledger, placers: Placers) -> None:
+        self._pool = pool
+        self._ledger = ledger
+        self._placers = placers
+        self._given: dict[str, _Given] = {}
+        self._noted: set[str] = set()
+
+    def note(self, worker_ids: Iterable[str]) -> None:
+        """Remember instances for the next `share`: whoever else goes by them forgets them."""
+        self._noted |= set(worker_ids)
+
+    def share(self) -> None:
+        """Tell what has changed of the shares on the instances that were noted, each once.
+
+        It comes after every event: the pool's `touched` would be gone through each time.
+        """
+        noted, self._noted = self._noted, set()
+        for worker_id in sorted(noted):
+            worker = self._pool.workers.get(worker_id)
+            if worker is None:
+                self._given.pop(worker_id, None)
+            elif worker.session_up:
+                self._share(worker)
+
+    def _share(self, worker: Worker) -> None:
+        sharers = [s for id_ in worker.attempts if (s := self._sharer(worker, id_)) is not None]
+        given = self._given.get(worker.id)
+        if given is None or given.attached_at != worker.attached_at:
+            given = _Given(attached_at=worker.attached_at)
+        if not sharers:
+            self._given.pop(worker.id, None)
+            return
+        spare = unreserved_millis(as_found(worker).allocatable, worker.attempts.values())
+        wanted = cpu_limits(spare, sharers)
+        for change in changes(given.limits, wanted):
+            self._pool.commands.append(
+                UpdateLimits(
+                    worker_id=worker.id,
+                    attempt_id=change.attempt_id,
+                    cpu_millis=change.cpu_millis,
+                )
+            )
+        given.limits = wanted
+        self._given[worker.id] = given
+
+    def _sharer(self, worker: Worker, attempt_id: str) -> Sharer | None:
+        """Return an attempt if it is of an elastic job and runs; with GPUs it has what it has."""
+        attempt = self._pool.attempts.get(attempt_id)
+        container_id = self._ledger.open_attempts.get(attempt_id)
+        if attempt is None or container_id is None or attempt.phase is not AttemptPhase.RUNNING:
+            return None
+        placer = self._placers.of(self._ledger.containers[container_id])
+        if (
+            placer is None
+            or placer is not self._placers.elastic
+            or worker.attempts[attempt_id].gpus
+        ):
+            return None
+        return Sharer(attempt_id=attempt_id, given=worker.attempts[attempt_id])

@@ -1,0 +1,170 @@
+"""Creating instances for elastic jobs, within the limits that hold for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.scheduler.elastic.model import Demand, ElasticView, JobComponent
+from longshore.dispatcher.scheduler.elastic.scale_up import Purchase, basket
+from longshore.dispatcher.scheduler.placement.create_limits import create_limits
+from longshore.dispatcher.scheduler.placement.fleet import Fleet
+from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
+from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
+from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.spend_limits import payer_of
+from longshore.pool import launching, shutdown
+from longshore.pool.core import PoolCore
+from longshore.pool.quotas import QuotaBound
+
+_UNUSED_S = 5.0
+"""How long an instance is idle before it is of no use to anybody who waits now."""
+
+
+class Deal(Enum):
+    """What came of a visit to the market: with what is known now, is it to be planned anew?"""
+
+    NOTHING_NEW = "nothing new"
+    PLAN_AGAIN = "plan again"
+    COME_BACK = "plan again and come back: nothing is bought yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a visit came to; `launches` are its own, one for each member that is to go there."""
+
+    deal: Deal
+    launches: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Visit(Enum):
+    """Which visit of a pass it is; there is one between the first and the last, if need be."""
+
+    FIRST = "first"
+    SECOND = "second"
+    LAST = "last"
+
+
+class Market:
+    """Buys; what is on its way counts as room from then on, so that nothing is bought twice."""
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        ledger: Ledger,
+        settings: SchedulerSettings,
+        spend: InstanceSpend | None,
+        fleet: Callable[[], Fleet],
+    ) -> None:
+        """`spend` counts what instances cost, None without limits of it."""
+        self._pool = pool
+        self._ledger = ledger
+        self._settings = settings
+        self._spend = spend
+        self._fleet = fleet
+        self.is_short = False
+        self.beyond: frozenset[str] = frozenset()
+        self.unpaid: frozenset[str] = frozenset()
+        self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
+        self._buyers: dict[str, str] = {}
+        self._passed: frozenset[str] = frozenset()
+
+    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float, visit: Visit) -> Receipt:
+        """Create what is wanted; return what is to be done with that.
+
+        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
+        `unpaid` for which of them that is a limit of their own project or user, `over_quota` which
+        quotas, as errors have told, some would exceed. What comes to light to be beyond limits
+        keeps no room any more, which may do for the others: they are to come back before anything
+        is created that nobody needs then. So are they where a job is not beyond them any more: by
+        the plan that was made it takes no room, and none of the places that there are, and what
+        those behind it need was not counted. That is said on the first visit of a pass only, so
+        that they do not go to and fro, and on the last one things are bought, come what may.
+        """
+        before, self.beyond = self.beyond, frozenset()
+        unpaid, self.unpaid = self.unpaid, frozenset()
+        self.is_short = False
+        self.over_quota = {}
+        if not demand:
+            # Who was behind those that were beyond limits may want something by now.
+            if visit is not Visit.LAST and (before or unpaid):
+                return Receipt(deal=Deal.COME_BACK)
+            return Receipt(deal=_again(is_new=bool(before or unpaid)))
+        found = basket(view, demand, self._limits(now), self._passed)
+        self.over_quota = dict(found.over_quota)
+        is_first = visit is Visit.FIRST
+        less = before - found.beyond if is_first else frozenset()
+        if found.purchases and visit is not Visit.LAST and (found.beyond - before or less):
+            self.is_short = True
+            self.beyond = found.beyond if is_first else found.beyond | before
+            self.unpaid = found.unpaid if is_first else found.unpaid | unpaid
+            return Receipt(deal=Deal.COME_BACK)
+        for scope in found.tried:
+            self._pool.holds.quotas.begin_trial(scope, now)
+        launches = self._launch(found.purchases, view, now)
+        self.is_short = found.is_short
+        self.beyond = found.beyond
+        self.unpaid = found.unpaid
+        self._passed = found.passed
+        if not found.purchases:
+            self._let_go({each.job_id for each in demand}, now)
+        is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid
+        return Receipt(deal=_again(is_new=is_new), launches=launches)
+
+    def _launch(
+        self, purchases: Sequence[Purchase], view: ElasticView, now: float
+    ) -> dict[JobComponent, tuple[str, ...]]:
+        launches: dict[JobComponent, tuple[str, ...]] = {}
+        for purchase in purchases:
+            payer = payer_of(view.accounts.get(purchase.job_id, ()))
+            type_ = self._pool.types[purchase.type.name]
+            token = launching.request_launch(self._pool, type_, payer, now)
+            self._buyers[token] = purchase.job_id
+            for of, count in purchase.contents:
+                launches[of] = launches.get(of, ()) + (token,) * count
+            if self._spend is not None:
+                self._spend.launched(token)
+        return launches
+
+    def _let_go(self, wanting: set[str], now: float) -> None:
+        """Let instances go that were bought for a job which needs more than a quota allows.
+
+        Until it is tried again they would be idle. Whoever else waits may have a use for them.
+        """
+        pool = self._pool
+        there = pool.launches.keys() | {worker.token for worker in pool.workers.values()}
+        self._buyers = {token: of for token, of in self._buyers.items() if token in there}
+        if not self.over_quota or wanting - self.over_quota.keys():
+            return
+        for worker in sorted(pool.workers.values(), key=lambda worker: worker.id):
+            unused = worker.id not in pool.awaited and now >= worker.state_since + _UNUSED_S
+            if unused and self._buyers.get(worker.token) in self.over_quota:
+                shutdown.on_unwanted(pool, worker, now)
+
+    def _limits(self, now: float) -> Limits:
+        pool = self._pool
+        hoped_for = pool.hoped_for()
+        return create_limits(
+            pool,
+            instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
+            max_instances=self._settings.max_instances,
+            budget=None,
+            now=now,
+        )
+
+    def budget(self) -> Budget | None:
+        """Return what may still be spent, with what has changed since the last pass."""
+        spend = self._spend
+        if spend is None:
+            return None
+        for worker_id in sorted(self._pool.touched):
+            spend.see(worker_id)
+        spend.hope_for(self._pool.hoped_for())
+        return spend.budget(self._ledger.spend, self._ledger.queue.classes(), self._fleet())
+
+
+def _again(*, is_new: bool) -> Deal:
+    return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW

@@ -1,0 +1,370 @@
+"""One pass over elastic jobs: what the planner sees, what it decides, and the room that is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from longshore.dispatcher.domain.containers import (
+    AttemptOutcome,
+    EndingCause,
+    EndingFor,
+    QueuePolicy,
+    SchedulerSettings,
+    WaitReason,
+)
+from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.scheduler.elastic import end_reasons
+from longshore.dispatcher.scheduler.elastic.allocation import slot_in
+from longshore.dispatcher.scheduler.elastic.apply import Deeds, need_on
+from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT
+from longshore.dispatcher.scheduler.elastic.capacity import Rooms, kept_of, with_seats
+from longshore.dispatcher.scheduler.elastic.model import (
+    Component,
+    Demand,
+    ElasticPlan,
+    ElasticView,
+    JobComponent,
+    Member,
+    MemberState,
+    Place,
+)
+from longshore.dispatcher.scheduler.elastic.order import progressed
+from longshore.dispatcher.scheduler.elastic.purchase import Deal, Market, Visit
+from longshore.dispatcher.scheduler.elastic.runtime_state import Live, as_planned, without_place
+from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
+from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.snapshot import Budget
+from longshore.dispatcher.scheduler.placement.workload import Placers
+from longshore.dispatcher.state.spend_limits import Account, SpendLimits
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import Resources
+from longshore.pool.core import PoolCore
+
+_IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
+"""The policies by which the order of jobs changes though nothing happens."""
+
+_MORE_PLANS_MOST = 3
+"""How often it is decided once more before anything is created; each time somebody has a place."""
+
+_AGAIN_S = 5.0
+"""How soon it is decided again where time alone may change something, and nobody knows when."""
+
+
+class ElasticPass:
+    """Decides, and keeps what was decided until the next time.
+
+    `kept` is the room of members that are not started yet, by slot, `awaited` the instances on
+    which there is any, and `promised_on` how many members those are; `waiting` is why jobs wait, by
+    id, and `next_at` when to decide again though nothing happens, None for never.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: PoolCore,
+        settings: SchedulerSettings,
+        placers: Placers,
+        rules: Rules,
+        rooms: Rooms,
+        deeds: Deeds,
+        market: Market,
+        lives: Callable[[], list[Live]],
+    ) -> None:
+        """`lives` returns the jobs that are not over, as they came."""
+        self._pool = pool
+        self._settings = settings
+        self._placers = placers
+        self._rules = rules
+        self._rooms = rooms
+        self._deeds = deeds
+        self._market = market
+        self._spend_limits = SpendLimits(settings)
+        self._lives = lives
+        self.kept: dict[str, Resources] = {}
+        self.awaited: frozenset[str] = frozenset()
+        self.promised_on: Mapping[str, int] = {}
+        self._places_left: int | None = None
+        self.waiting: Mapping[str, WaitReason] = {}
+        self.next_at: float | None = None
+        self._passed: frozenset[str] = frozenset()
+        self._hopes: tuple[Place, ...] = ()
+        self._wanted_again: tuple[JobComponent, ...] = ()
+
+    def rest(self) -> None:
+        """Keep nothing: there are no jobs."""
+        self.kept = {}
+        self.awaited = frozenset()
+        self.promised_on = {}
+        self.waiting = {}
+        self.next_at = None
+        self._hopes = ()
+        self._rooms.forget()
+
+    def run(self, now: float, *, wanted: bool) -> None:
+        """Decide anew if it is `wanted` or anything has changed; start what can be started now."""
+        changed = self._rooms.update(now)
+        lost = self._give_up_lost_places()
+        due = self.next_at is not None and self.next_at <= now
+        limit_moved = self._places_left != self._left(now)
+        if wanted or changed or lost or due or limit_moved:
+            self._decide(now)
+        for live in self._lives():
+            self._deeds.start(live, now)
+        # Who comes after this forgets what was touched here, and by now some are going.
+        self._rooms.update(now)
+        self._places_left = self._left(now)
+        self._keep()
+
+    def _left(self, now: float) -> int | None:
+        """Return how many more may have a place, once those have ended that are told to."""
+        left = self._deeds.places_left(now)
+        if left is None:
+            return None
+        left += len(self._rooms.leaving)
+        return left - sum(len(seats) for seats in self._seats().values())
+
+    def _seats(self) -> dict[str, list[tuple[Live, Component, Member]]]:
+        """Return the members that have a place and are not started yet, by instance."""
+        seats: dict[str, list[tuple[Live, Component, Member]]] = {}
+        for live in self._lives():
+            for component, member in self._deeds.unstarted(live):
+                seats.setdefault(member.instance_id, []).append((live, component, member))
+        return seats
+
+    def _give_up_lost_places(self) -> bool:
+        """Let members wait again whose instance takes no work any more, or is taken by others.
+
+        Returns whether there are any.
+        """
+        lost = False
+        for instance_id, seats in sorted(self._seats().items()):
+            base = self._rooms.bases.get(instance_id)
+            seated = [False] * len(seats)
+            if base is not None:
+                needs = [need_on(base.room.type, component) for _, component, _ in seats]
+                seated = list(with_seats(base.room, needs)[1])
+            for has_room, (live, _, member) in zip(seated, seats, strict=True):
+                if not has_room:
+                    live.put([without_place(member)])
+                    self._deeds.rejoin(live)
+                    lost = True
+        return lost
+
+    def _decide(self, now: float) -> None:
+        """Plan and create what is wanted; then plan again, so that what comes is claimed."""
+        for live in self._lives():
+            live.job = progressed(live.job, now - live.progressed_at)
+            live.progressed_at = now
+        self._follow_instances()
+        plan = self._plan(now)
+        is_new = False
+        for visit in Visit:
+            receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
+            if receipt.deal is not Deal.NOTHING_NEW:
+                self._rooms.update(now)
+                wanted = plan.demand
+                come_back = receipt.deal is Deal.COME_BACK
+                plan = self._plan(now) if come_back else self._plan_once(now, receipt.launches)
+                self._wanted_again = self._bought_in_vain(wanted, receipt.launches, plan.demand)
+            if receipt.deal is not Deal.COME_BACK:
+                is_new = receipt.deal is Deal.PLAN_AGAIN
+                break
+        self._passed = plan.passed
+        beyond = self._market.beyond
+        over = self._market.over_quota
+        self.waiting = {
+            job_id: end_reasons.beyond(why, over.get(job_id, ())) if job_id in beyond else why
+            for job_id, why in plan.waiting
+        }
+        in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
+        unpaid = any(why.code == SPEND_LIMIT for why in self.waiting.values())
+        # Nobody has tried yet to buy what is wanted only since the last visit.
+        untried = is_new and bool(plan.demand)
+        again = in_time or unpaid or untried or self._market.is_short
+        ends = [plan.next_at, now + _AGAIN_S if again else None]
+        self.next_at = min((end for end in ends if end is not None), default=None)
+
+    def _follow_instances(self) -> None:
+        """Let what is kept, or hoped for, on a launch be so on the instance that came of it."""
+        bases = self._rooms.bases
+        workers = (self._pool.workers.get(id_) for id_ in sorted(bases))
+        came_of = {worker.token: worker.id for worker in workers if worker is not None}
+
+        def followed(place: Place) -> Place:
+            if place.instance_id in bases or place.instance_id not in came_of:
+                return place
+            return replace(place, instance_id=came_of[place.instance_id])
+
+        self._hopes = tuple(followed(place) for place in self._hopes)
+        for live in self._lives():
+            claims = tuple(followed(claim) for claim in live.job.claims)
+            if claims != live.job.claims:
+                live.job = replace(live.job, claims=claims)
+
+    def _bought_in_vain(
+        self,
+        before: Sequence[Demand],
+        launches: Mapping[JobComponent, Sequence[str]],
+        after: Sequence[Demand],
+    ) -> tuple[JobComponent, ...]:
+        """Return the components of which more are wanted than was not bought for.
+
+        Nothing is said where not all could be bought, or instances that nobody knew stand for it.
+        """
+        tokens = {token for bought in launches.values() for token in bought}
+        if self._market.is_short or not tokens <= self._rooms.bases.keys():
+            return ()
+        left = Counter({(each.job_id, each.component): each.count for each in before})
+        left.subtract({of: len(bought) for of, bought in launches.items()})
+        counts = {(each.job_id, each.component): each.count for each in after}
+        return tuple(sorted(of for of in launches if counts.get(of, 0) > left[of]))
+
+    def _plan(self, now: float) -> ElasticPlan:
+        """Carry out what is decided, and decide again while somebody lacks anything all the same.
+
+        Who has a place by now gives way as those of earlier passes do: one by one, not all at once.
+        For some who lack room that will do, and nothing is to be created for them.
+        """
+        plan = self._plan_once(now, bought={})
+        for _ in range(_MORE_PLANS_MOST):
+            if not self._may_fare_otherwise(plan):
+                break
+            self._rooms.update(now)
+            plan = self._plan_once(now, bought={})
+        return plan
+
+    def _may_fare_otherwise(self, plan: ElasticPlan) -> bool:
+        """Return whether somebody is needed who lacks room, and others have it who give way."""
+        lives = {live.job.id: live for live in self._lives()}
+        gives = any(_gives_way(lives[place.job_id], place) for place in plan.starts)
+        return gives and any(
+            each.role is Role.ESSENTIAL or lives[each.job_id].job.mode is ElasticMode.RIGID
+            for each in plan.demand
+        )
+
+    def _plan_once(self, now: float, bought: Mapping[JobComponent, tuple[str, ...]]) -> ElasticPlan:
+        plan = plan_elastic(replace(self._with_budget(now), bought=bought), now)
+        self._carry_out(plan, now)
+        return plan
+
+    def _with_budget(self, now: float) -> ElasticView:
+        view = self._view(now)
+        budget = self._market.budget()
+        if budget is not None:
+            self._reserve_seats(budget, view.accounts)
+        return replace(view, budget=budget)
+
+    def _reserve_seats(self, budget: Budget, accounts: Mapping[str, Account]) -> None:
+        """Count what those cost that have a place and are not started yet."""
+        for instance_id, seats in sorted(self._seats().items()):
+            base = self._rooms.bases.get(instance_id)
+            if base is None:
+                continue
+            slot = slot_in(base.room)
+            for live, component, _ in seats:
+                budget.place(accounts[live.job.id], slot, need_on(slot.type, component), 1)
+
+    def _accounts(self) -> dict[str, Account]:
+        """Return whose limits count for which job; nobody's where there are none."""
+        if not self._spend_limits.exist:
+            return {}
+        return {live.job.id: self._account_of(live) for live in self._lives()}
+
+    def _account_of(self, live: Live) -> Account:
+        containers = (self._deeds.container(live, key) for key in live.ids)
+        known = next(container for container in containers if container is not None)
+        return self._spend_limits.account_of(known)
+
+    def _view(self, now: float) -> ElasticView:
+        seats = self._seats()
+        rooms = []
+        for instance_id, base in sorted(self._rooms.bases.items()):
+            here = seats.get(instance_id, [])
+            needs = [need_on(base.room.type, component) for _, component, _ in here]
+            rooms.append(with_seats(base.room, needs)[0] if needs else base.room)
+        leaving = self._rooms.leaving
+        seen = (as_planned(live, leaving) for live in self._lives())
+        types = [self._pool.types[name] for name in sorted(self._pool.types)]
+        beyond = self._market.beyond
+        return ElasticView(
+            jobs=tuple(
+                replace(job, claims=()) if job.id in beyond else job
+                for job in seen
+                if job is not None
+            ),
+            rooms=tuple(rooms),
+            types=tuple(self._placers.left_of(type_) for type_ in types),
+            rules=self._rules,
+            settings=self._settings.elastic,
+            max_price_factor=self._settings.max_price_factor,
+            beyond=beyond,
+            unpaid=self._market.unpaid,
+            passed=self._passed,
+            containers_most=self._settings.max_containers,
+            containers_left=self._left(now),
+            accounts=self._accounts(),
+            hopes=self._hopes,
+        )
+
+    def _carry_out(self, plan: ElasticPlan, now: float) -> None:
+        lives = {live.job.id: live for live in self._lives()}
+        for job_id in plan.begun:
+            live = lives[job_id]
+            live.job = replace(live.job, began_at=now)
+        for stop in plan.stops:
+            place = stop.place
+            live = lives[place.job_id]
+            known = live.member((place.component, place.index))
+            member = replace(known, state=MemberState.STOPPING)
+            live.put([member])
+            why = EndingFor(cause=EndingCause.FOR_JOB, of=stop.by)
+            self._deeds.stop(live, [member], AttemptOutcome.PREEMPTED, why, now)
+        for start in plan.starts:
+            live = lives[start.job_id]
+            member = live.member((start.component, start.index))
+            placed = replace(member, state=MemberState.PLACED, instance_id=start.instance_id)
+            live.put([placed])
+        self._hopes = plan.hopes
+        claims: dict[str, tuple[Place, ...]] = {}
+        for claim in plan.claims:
+            claims[claim.job_id] = (*claims.get(claim.job_id, ()), claim)
+        for live in self._lives():
+            if live.job.claims != claims.get(live.job.id, ()):
+                live.job = replace(live.job, claims=claims.get(live.job.id, ()))
+
+    def check(self) -> None:
+        """Raise `BugError` when all was bought that was wanted, and something is wanted once more.
+
+        Tests call it after events.
+        """
+        if self._wanted_again:
+            raise BugError(f"bought for in vain: {self._wanted_again}")
+
+    def _keep(self) -> None:
+        """Keep the room of those that have a place and are not started, and what is claimed."""
+        needs: dict[str, list[Resources]] = {}
+        wanting = list(self._wanting())
+        self.promised_on = Counter(instance_id for _, instance_id in wanting)
+        for component, instance_id in wanting:
+            base = self._rooms.bases.get(instance_id)
+            if base is not None:
+                needs.setdefault(instance_id, []).append(need_on(base.room.type, component))
+        bases = self._rooms.bases
+        self.kept = {id_: kept_of(bases[id_], wanted) for id_, wanted in sorted(needs.items())}
+        self.awaited = frozenset(self.kept.keys() & self._pool.workers.keys())
+
+    def _wanting(self) -> Iterator[tuple[Component, str]]:
+        for live in self._lives():
+            for component, member in self._deeds.unstarted(live):
+                yield component, member.instance_id
+            components = live.roles() if live.job.claims else {}
+            for claim in live.job.claims:
+                yield components[claim.component], claim.instance_id
+
+
+def _gives_way(live: Live, place: Place) -> bool:
+    """Return whether a member gives way for essential ones from the next plan on."""
+    essential = live.is_essential((place.component, place.index))
+    return live.job.mode is ElasticMode.FLEXIBLE and not essential

@@ -1,0 +1,317 @@
+"""Which instances are created for elastic jobs; pure.
+
+A job that waits gets all that its essential members need, or nothing: with less it could not begin,
+and would be billed for what stands by. Who comes after a job for which that cannot be waits too,
+unless jobs may go ahead (`backfill`). Where errors have told of a quota, fewer and larger instances
+are taken that are within it: the cheapest ones would stand by in part, and go, again and again. If
+no mix is within it the job waits, until it may be tried whether there may be more by now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from longshore.dispatcher.domain.feasibility import eligible_types, need
+from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.scheduler.elastic.budget import Purse
+from longshore.dispatcher.scheduler.elastic.model import (
+    Component,
+    Demand,
+    ElasticView,
+    JobComponent,
+)
+from longshore.dispatcher.scheduler.elastic.order import Turns
+from longshore.dispatcher.scheduler.placement.snapshot import Limits
+from longshore.dispatcher.scheduler.scale_up.batch import Outlook
+from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want, cheapest_mix
+from longshore.drivers.interface import InstanceType
+from longshore.pool.holds import HindranceKind, Scope
+from longshore.pool.quotas import QuotaBound
+
+MOST_JOBS = 20
+"""For how many jobs one pass tries to buy: for the first ones always, for the others in turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """An instance to create, and the job that pays for it until it is ready.
+
+    `contents` are the components of which members are to be there, by job, with their numbers.
+    """
+
+    type: InstanceType
+    job_id: str
+    contents: tuple[tuple[JobComponent, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basket:
+    """What is to be created now; `is_short` says that more was wanted than may be.
+
+    For the jobs `beyond` limits not all that is essential can be had, however long they wait; of
+    those `over_quota` it is known which quotas they would exceed, and for the `unpaid` ones a limit
+    of their own project or user is reached. `tried` are the scopes of which more is created than
+    was told that there may be: whether that is still so is tried. `passed` are those that were
+    tried in vain, while there are jobs that were not tried since.
+    """
+
+    purchases: tuple[Purchase, ...] = ()
+    is_short: bool = False
+    beyond: frozenset[str] = frozenset()
+    unpaid: frozenset[str] = frozenset()
+    over_quota: tuple[tuple[str, tuple[QuotaBound, ...]], ...] = ()
+    tried: tuple[Scope, ...] = ()
+    passed: frozenset[str] = frozenset()
+
+
+def basket(
+    view: ElasticView,
+    demand: Sequence[Demand],
+    limits: Limits,
+    passed: frozenset[str] = frozenset(),
+) -> Basket:
+    """Return the cheapest instances that hold what is wanted, as far as limits allow.
+
+    The view says what may be spent. It is not for those that earlier baskets have `passed` to have
+    their turn now.
+    """
+    return _Shopping(view, limits, passed).go(demand)
+
+
+class _Shopping:
+    def __init__(self, view: ElasticView, limits: Limits, passed: frozenset[str]) -> None:
+        self._view = view
+        self._limits = limits
+        self._purse = Purse(view)
+        self._turns = Turns(MOST_JOBS, passed)
+        self._looked_at = 0
+        self._outlook = Outlook(limits)
+        self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
+        self._rigid = {
+            job.id for job in view.jobs if job.mode is ElasticMode.RIGID and not job.is_running
+        }
+        self._wants: list[Want] = []
+        self._asked: list[JobComponent] = []
+        self._mix: tuple[NewInstance, ...] = ()
+        self._beyond: set[str] = set()
+        self._unpaid: set[str] = set()
+        self._over_quota: dict[str, tuple[QuotaBound, ...]] = {}
+
+    def go(self, demand: Sequence[Demand]) -> Basket:
+        essential = [each for each in demand if self._is_needed(each)]
+        extras = [each for each in demand if not self._is_needed(each)]
+        is_blocked = False
+        for job_id, all_of_it in groupby(essential, lambda each: each.job_id):
+            group = list(all_of_it)
+            if is_blocked or not self._turns.admits(job_id):
+                self._let_wait(job_id, group)
+                continue
+            self._turns.count()
+            if not self._add(job_id, group, whole=True):
+                self._turns.fail(job_id)
+                self._note_unpaid(job_id, group)
+                is_blocked = not self._view.settings.backfill and job_id not in self._unpaid
+            # Who comes next might be created for in part, as this one may be.
+            is_blocked = is_blocked or bool(exceeded(self._mix, self._limits.quotas))
+        is_short = is_blocked or bool(self._turns.unserved)
+        if not is_blocked and not self._turns.unserved - self._unpaid:
+            for job_id, all_of_it in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
+                is_short = not self._add(job_id, list(all_of_it), whole=False) or is_short
+        return self._within_reach(is_short=is_short)
+
+    def _let_wait(self, job_id: str, demand: list[Demand]) -> None:
+        """Leave a job out; one whose account may pay by now has its place in line again."""
+        if job_id not in self._view.unpaid:
+            return
+        self._looked_at += 1
+        if self._looked_at > MOST_JOBS:
+            self._unpaid.add(job_id)
+        else:
+            self._note_unpaid(job_id, demand)
+
+    def _note_unpaid(self, job_id: str, demand: list[Demand]) -> None:
+        """Note whether a job's own account keeps all from being created that it lacks.
+
+        What others want counts for nothing here: nobody is to be told one thing now, another then.
+        """
+        if not self._purse.is_limited(job_id):
+            return
+        wants = [
+            Want(index=number, count=each.count, options=self._all_options(job_id, each.component))
+            for number, each in enumerate(demand)
+        ]
+        mix = cheapest_mix(
+            wants,
+            placement=self._view.rules.placement,
+            max_containers=self._view.rules.max_containers,
+            most_instances=self._limits.max_instances,
+            most_of=lambda _: None,
+        )
+        if _holds_all(mix, wants) and self._purse.is_unpaid(job_id, mix):
+            self._unpaid.add(job_id)
+
+    def _is_needed(self, demand: Demand) -> bool:
+        """Return whether a job does not begin without this: of one that is rigid all is needed."""
+        return demand.role is Role.ESSENTIAL or demand.job_id in self._rigid
+
+    def _add(self, job_id: str, demand: list[Demand], *, whole: bool) -> bool:
+        """Take what a job wants into the mix, if all of it can be had and paid, or if less will do.
+
+        Returns whether all of it is there.
+        """
+        first = len(self._asked)
+        wants = [
+            Want(
+                index=first + number,
+                count=each.count,
+                options=self._options(job_id, each.component),
+            )
+            for number, each in enumerate(demand)
+        ]
+        if whole and not all(want.options for want in wants):
+            if all(self._is_lasting(job_id, each.component) for each in demand):
+                self._beyond.add(job_id)
+                self._note_holds(job_id, demand)
+            return False
+        wants = [want for want in wants if want.options]
+        mix = self._mix_of([*self._wants, *wants], whole=whole)
+        has_all = _holds_all(mix, [*self._wants, *wants])
+        if (whole and not has_all) or not self._purse.may_create(job_id, mix, before=self._mix):
+            if whole:
+                self._beyond.add(job_id)
+            if whole and not has_all:
+                self._note_quotas(job_id, [*self._wants, *wants])
+            return False
+        self._wants += wants
+        self._asked += [(job_id, each.component) for each in demand]
+        self._mix = mix
+        return has_all and len(wants) == len(demand)
+
+    def _types(self, component: Component) -> tuple[InstanceType, ...]:
+        return eligible_types(
+            self._view.types,
+            component.resources,
+            component.constraints,
+            component.unnamed,
+            max_price_factor=self._view.max_price_factor,
+        )
+
+    def _options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
+        return tuple(
+            option
+            for option in self._all_options(job_id, component_name)
+            if self._outlook.hindrance(option.type) is None
+        )
+
+    def _all_options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
+        component = self._components[job_id, component_name]
+        return tuple(
+            Option(type=type_, need=need(type_, component.resources, component.unnamed))
+            for type_ in self._types(component)
+        )
+
+    def _is_lasting(self, job_id: str, component_name: str) -> bool:
+        """Return whether a component may be created, or what hinders that is the cloud's limits."""
+        types = self._types(self._components[job_id, component_name])
+        found = [self._outlook.hindrance(type_) for type_ in types]
+        return all(each is None or each.kind is not HindranceKind.OTHER for each in found)
+
+    def _note_holds(self, job_id: str, demand: list[Demand]) -> None:
+        """Note which quotas hold creates that a job needs."""
+        types = [
+            t for each in demand for t in self._types(self._components[job_id, each.component])
+        ]
+        found = ((type_.name, self._outlook.hindrance(type_)) for type_ in types)
+        of_quota = (HindranceKind.QUOTA, HindranceKind.NONE_ALLOWED)
+        held = {n for n, each in found if each and each.kind in of_quota}
+        over = tuple(bound for bound in self._limits.quotas if bound.covers & held)
+        if over:
+            self._over_quota[job_id] = over
+
+    def _note_quotas(self, job_id: str, wants: list[Want]) -> None:
+        """Note which quotas a job would exceed."""
+        mix = self._cheapest(wants, ()) if self._limits.quotas else ()
+        if _holds_all(mix, wants):
+            self._over_quota[job_id] = exceeded(mix, self._limits.quotas)
+
+    def _mix_of(self, wants: list[Want], *, whole: bool) -> tuple[NewInstance, ...]:
+        """Return the cheapest mix within the quotas that are told of, if the first job can be so.
+
+        If not, those of them are left aside of which it may be tried whether they have changed.
+        """
+        told = self._limits.quotas
+        mix = self._within(wants, told)
+        if self._mix or _holds_all(mix, wants) or (mix and not whole):
+            return mix
+        tried = self._within(wants, tuple(bound for bound in told if not bound.may_try))
+        return tried if not whole or _holds_all(tried, wants) else mix
+
+    def _within(self, wants: list[Want], bounds: tuple[QuotaBound, ...]) -> tuple[NewInstance, ...]:
+        """Return the cheapest mix that exceeds no bound, those of several types included."""
+        mix = self._cheapest(wants, bounds)
+        while over := exceeded(mix, bounds):
+            mix = self._cheapest(wants, bounds, most=min(bound.left for bound in over))
+        return mix
+
+    def _cheapest(
+        self, wants: list[Want], bounds: tuple[QuotaBound, ...], *, most: int | None = None
+    ) -> tuple[NewInstance, ...]:
+        instances = [self._limits.max_instances - self._limits.instances]
+        instances += [bound.left for bound in bounds if bound.everywhere]
+        instances += [] if most is None else [most]
+        return cheapest_mix(
+            wants,
+            placement=self._view.rules.placement,
+            max_containers=self._view.rules.max_containers,
+            most_instances=min(instances),
+            most_of=lambda name: min(
+                (bound.left for bound in bounds if name in bound.covers), default=None
+            ),
+        )
+
+    def _within_reach(self, *, is_short: bool) -> Basket:
+        """Return as much of the mix as may be created now, the most important first.
+
+        Where all are there that a quota was told to allow, one create tells whether it still is so,
+        and nothing else is created before that is known.
+        """
+        left = min(self._limits.creates_left, self._limits.tokens_left)
+        over = exceeded(self._mix, self._limits.quotas)
+        decisive = [bound for bound in over if not bound.left]
+        found: list[Purchase] = []
+        for new in self._mix:
+            waits = bool(decisive) and (
+                bool(found) or not any(new.type.name in bound.covers for bound in decisive)
+            )
+            if waits or len(found) >= left or self._outlook.hindrance(new.type) is not None:
+                is_short = True
+                continue
+            self._outlook.create(new.type)
+            contents = tuple((self._asked[index], count) for index, count in new.contents)
+            found.append(Purchase(type=new.type, job_id=contents[0][0][0], contents=contents))
+        return Basket(
+            purchases=tuple(found),
+            is_short=is_short,
+            beyond=self._view.beyond & self._turns.later | self._beyond,
+            unpaid=frozenset(self._unpaid),
+            passed=self._turns.passed,
+            over_quota=tuple(sorted(self._over_quota.items())),
+            tried=tuple(bound.scope for bound in over) if found and not decisive else (),
+        )
+
+
+def exceeded(mix: Sequence[NewInstance], bounds: Sequence[QuotaBound]) -> tuple[QuotaBound, ...]:
+    """Return the bounds in whose scopes a mix creates more than there may be."""
+    return tuple(
+        bound for bound in bounds if sum(new.type.name in bound.covers for new in mix) > bound.left
+    )
+
+
+def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:
+    held: Counter[int] = Counter()
+    for new in mix:
+        held.update(dict(new.contents))
+    return all(held[want.index] >= want.count for want in wants)

@@ -1,0 +1,271 @@
+"""The pass over elastic jobs: who begins, who grows, and who gives back for it; pure.
+
+It goes through the jobs by policy. Elastic members that this pass has placed are set aside for the
+essential members of the next job, and put back in order, as they fit; elastic members of earlier
+passes give way only in flexible jobs, and only to essential members. A job that cannot begin, or
+would leave no less free than there was, is undone to the last member and ends the pass, unless
+jobs behind it may go ahead (`backfill`). What can never be, is not yet due, or is for more than its
+own project or user may spend, holds nobody up.
+One pass tries so many jobs in vain and no more: the first ones always, the others in turn.
+
+Room that earlier passes kept for a job may turn out to be kept in vain: it can never begin, or is
+behind one `beyond` limits, or too few more may have a place. Nobody knows before the others had
+their turns, which might have gone otherwise. So a pass that lets go of any is as if it had never
+been, and all begins anew without what was kept for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container
+from dataclasses import replace
+from enum import Enum
+
+from longshore.dispatcher.domain.containers import WaitReason
+from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
+from longshore.dispatcher.scheduler.elastic.allocation import Floor, by_member
+from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT, Purse
+from longshore.dispatcher.scheduler.elastic.demand import Remainder
+from longshore.dispatcher.scheduler.elastic.model import (
+    ElasticJob,
+    ElasticPlan,
+    ElasticView,
+    MemberState,
+)
+from longshore.dispatcher.scheduler.elastic.order import Turns, in_order
+from longshore.dispatcher.scheduler.elastic.place import Stage
+from longshore.dispatcher.scheduler.placement.wait_reasons import behind
+
+MOST_TRIED_IN_VAIN = 50
+"""How many jobs that cannot begin one pass tries, beside those for which room is kept (backfill).
+
+Half of them are the first ones, the others those that earlier passes left out.
+"""
+
+NEXT_TURN_S = 5.0
+"""How soon those have their turn that a pass left out."""
+
+
+def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
+    """Return what is to be started and given back, what is wanted, and why the rest waits."""
+    while True:
+        this_pass = _Pass(view, now)
+        let_go = this_pass.run()
+        if not let_go:
+            return this_pass.plan()
+        this_pass.undo()
+        # There are fewer each time for whom any room is kept, so that this comes to an end.
+        view = _without_claims(view, let_go)
+
+
+class _Standing(Enum):
+    """Where a job stands after its turn.
+
+    It `runs` as it did before, or `begins`; it `waits`, and room may be kept or created for it; or
+    it is `left_out`: no room would help it, since it can never be, or is not paid.
+    """
+
+    RUNS = "runs"
+    BEGINS = "begins"
+    WAITS = "waits"
+    LEFT_OUT = "left_out"
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether the job runs by now."""
+        return self in (_Standing.RUNS, _Standing.BEGINS)
+
+
+class _Pass:
+    """One pass; all it changes is its own.
+
+    Each job has a standing, one after the other, and a reason if it waits for anything. Without
+    backfill one of those that wait is the `_blocker` of all that come after it.
+    """
+
+    def __init__(self, view: ElasticView, now: float) -> None:
+        self._view = view
+        self._now = now
+        self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
+        self._floor = Floor(view)
+        self._purse = Purse(view)
+        self._stage = Stage(self._floor, self._order, self._purse, now)
+        self._remainder = Remainder(self._floor, view)
+        self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
+        self._standings: dict[str, _Standing] = {}
+        self._waiting: dict[str, WaitReason] = {}
+        self._blocker: tuple[str, WaitReason] | None = None
+
+    def run(self) -> frozenset[str]:
+        """Give each job its turn, then see what those lack that wait.
+
+        Returns for which jobs room is kept so far that is not to be kept for them any longer.
+        """
+        for job in self._order:
+            self._standings[job.id], why = self._turn(job)
+            if why is not None:
+                self._waiting[job.id] = why
+        self._ask_for_essentials()
+        kept_for = {job.id for job in self._order if self._stage.claimed[job.id]}
+        return frozenset(kept_for - {claim.job_id for claim in self._remainder.claims})
+
+    def undo(self) -> None:
+        """Undo what is not this pass's own: what it paid is in the budget of the view."""
+        self._purse.refund()
+
+    def _unpaid_last(self, order: list[ElasticJob]) -> list[ElasticJob]:
+        """Return jobs so that nobody waits for one whose own account is at its limit.
+
+        What is bought for the others would be that one's if it came before them.
+        """
+        unpaid = self._view.unpaid
+        return sorted(order, key=lambda job: not job.is_running and job.id in unpaid)
+
+    def _turn(self, job: ElasticJob) -> tuple[_Standing, WaitReason | None]:
+        """Return the standing of a job, and what it waits for, after all that it may do now."""
+        if job.is_running:
+            # Where it has no turn, it says how much it lacks once that is counted.
+            return _Standing.RUNS, self._stage.go_on(job) if self._blocker is None else None
+        if (never := self._never(job)) is not None:
+            return _Standing.LEFT_OUT, never
+        if (not_yet := self._not_yet(job)) is not None:
+            return _Standing.WAITS, not_yet
+        if self._blocker is not None:
+            return _Standing.WAITS, behind(*self._blocker)
+        return self._begin(job)
+
+    def _begin(self, job: ElasticJob) -> tuple[_Standing, WaitReason | None]:
+        """Let a job that waits begin if it can; whoever has room kept for it always has a turn."""
+        is_kept_for = bool(self._stage.claimed[job.id])
+        if not is_kept_for and not self._turns.admits(job.id):
+            return _Standing.WAITS, reasons.LATER_TURN
+        why = self._stage.begin(job)
+        if why is None:
+            return _Standing.BEGINS, None
+        self._turns.fail(job.id)
+        if not is_kept_for:
+            self._turns.count()
+        if why.code == SPEND_LIMIT:
+            # Others have money of their own, and what could be had for it is there.
+            self._stage.let_go(job)
+            return _Standing.LEFT_OUT, why
+        if not self._view.settings.backfill and job.id not in self._view.unpaid:
+            self._blocker = job.id, why
+        return _Standing.WAITS, why
+
+    def _not_yet(self, job: ElasticJob) -> WaitReason | None:
+        """Return why a job that waits is no candidate yet, None for one that is."""
+        if any(member.state is MemberState.STOPPING for member in job.members):
+            return reasons.ENDING
+        if job.not_before > self._now:
+            return reasons.backing_off(job.not_before, job.failed_starts)
+        rests_until = _rests_until(job)
+        return reasons.one_rests(rests_until) if rests_until > self._now else None
+
+    def _never(self, job: ElasticJob) -> WaitReason | None:
+        """Return why a job can never begin, as types and limits are, None for one that can."""
+        for component in job.components:
+            ask = self._stage.ask(job, component)
+            if not ask.needs:
+                return reasons.no_type(component)
+            unpaid = self._purse.never(job.id, ask) if component.role is Role.ESSENTIAL else None
+            if unpaid is not None:
+                return unpaid
+        most = self._view.containers_most
+        if most is not None and job.needs_at_once > most:
+            return reasons.never_so_many(job.needs_at_once, most)
+        return None
+
+    # ---- the plan ----------------------------------------------------------------------------
+
+    def plan(self) -> ElasticPlan:
+        """Return what a pass that lets go of nobody comes to, once; elastic members come last."""
+        starts = self._stage.placed()
+        self._ask_for_extras({by_member(place) for place in starts})
+        return ElasticPlan(
+            begun=tuple(
+                job.id for job in self._order if self._standings[job.id] is _Standing.BEGINS
+            ),
+            starts=tuple(starts),
+            stops=tuple(sorted(self._stage.stops, key=lambda stop: by_member(stop.place))),
+            claims=tuple(self._remainder.claims),
+            hopes=tuple(self._remainder.hopes),
+            demand=tuple(self._remainder.demand),
+            waiting=tuple(
+                (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
+            ),
+            next_at=self._next_at(),
+            passed=self._turns.passed,
+        )
+
+    def _ask_for_essentials(self) -> None:
+        """See what the floor still has for the jobs that wait, and what they lack."""
+        holds_up = self._view.beyond - self._view.unpaid
+        for job in self._order:
+            if self._standings[job.id] is not _Standing.WAITS:
+                continue
+            self._waiting[job.id] = self._remainder.essentials(
+                job,
+                self._stage.needed(job),
+                self._stage.claimed[job.id],
+                self._waiting[job.id],
+            )
+            if job.id in holds_up and not self._view.settings.backfill:
+                # Nobody knows for how long those behind it would have instances stand by.
+                break
+
+    def _ask_for_extras(self, placed: Collection[tuple[str, str, int]]) -> None:
+        """See what is left of it for elastic members, once all that is essential is counted."""
+        given_back = Counter(stop.place.job_id for stop in self._stage.stops)
+        extras = []
+        for job in self._order:
+            lacking = given_back[job.id] + sum(
+                member.state is MemberState.WAITING
+                and (job.id, component.name, member.index) not in placed
+                for component, member in self._stage.parts(job)
+            )
+            if self._standings[job.id].has_begun and lacking:
+                is_full = not self._floor.may_take(1)
+                self._waiting.setdefault(job.id, reasons.grows(lacking, is_full=is_full))
+            if job.scale_up and self._is_possible(job):
+                missing = [
+                    (component, member)
+                    for component, member in self._stage.could_grow(job)
+                    if (job.id, component.name, member.index) not in placed
+                ]
+                extras.append((job, missing))
+        self._remainder.extras(extras)
+
+    def _is_possible(self, job: ElasticJob) -> bool:
+        """Return whether more is of use to a job: it runs, or all that it needs is counted."""
+        has_begun = self._standings[job.id].has_begun
+        return (has_begun or job.id in self._remainder.counted) and all(
+            self._stage.ask(job, component).needs for component in job.components
+        )
+
+    def _next_at(self) -> float | None:
+        """Return when the next delay of a job or a member ends, or who was left out has a turn."""
+        ends = [job.not_before for job in self._order if not job.is_running]
+        ends += [
+            member.not_before
+            for job in self._order
+            for member in job.members
+            if member.state is MemberState.WAITING
+        ]
+        ends += [self._now + NEXT_TURN_S] if self._turns.later else []
+        return min((end for end in ends if end > self._now), default=None)
+
+
+def _without_claims(view: ElasticView, let_go: Container[str]) -> ElasticView:
+    """Return a view in which nothing is kept for some jobs."""
+    jobs = (replace(job, claims=()) if job.id in let_go else job for job in view.jobs)
+    return replace(view, jobs=tuple(jobs))
+
+
+def _rests_until(job: ElasticJob) -> float:
+    """Return when the last delay of those ends without whom a job does not begin, 0 for none."""
+    if job.mode is not ElasticMode.RIGID:
+        return 0.0
+    waiting = (member for member in job.members if member.state is MemberState.WAITING)
+    return max((member.not_before for member in waiting), default=0.0)

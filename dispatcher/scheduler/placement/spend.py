@@ -1,0 +1,261 @@
+"""Spending: what instances and attempts cost an hour, kept up to date, and a pass's budget of it.
+
+An account is charged for what its attempts and its claims occupy, and in full for an instance that
+was created for it until that is ready: the launch's journal says for whom. All amounts are in US
+dollars an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from longshore.dispatcher.domain.containers import (
+    InstanceRecord,
+    Placement,
+)
+from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot
+from longshore.dispatcher.scheduler.placement.snapshot import Refusal
+from longshore.dispatcher.state.attempt_spend import (
+    _NOTHING,
+    AttemptSpend,
+    _add,
+    occupied_usd_per_hour,
+)
+from longshore.dispatcher.state.instance_records import price_of
+from longshore.dispatcher.state.queue import RequestClass
+from longshore.dispatcher.state.spend_limits import (
+    Account,
+    Holder,
+    SpendLimits,
+    share_of,
+)
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool import launching, probing
+from longshore.pool.core import PoolCore
+from longshore.pool.model import PendingLaunch, Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """An instance that is not ready yet: for whom it was created, and what it costs an hour."""
+
+    account: Account
+    price_usd_per_hour: Decimal
+
+
+class InstanceSpend:
+    """What all instances cost an hour; `charges` are those that are not ready, by their slot."""
+
+    def __init__(
+        self, pool: PoolCore, records: Mapping[str, InstanceRecord], limits: SpendLimits
+    ) -> None:
+        """Count nothing yet; `records` has what instances were bought for, and is not copied."""
+        self.limits = limits
+        self.charges: dict[str, Charge] = {}
+        self._pool = pool
+        self._records = records
+        self._prices: dict[str, Decimal] = {}
+        self._of_workers = _NOTHING
+        self._of_launches = _NOTHING
+
+    @property
+    def total(self) -> Decimal:
+        """Return what all instances cost, with those that may yet come and those still missing."""
+        missing = (self._records.get(instance_id) for instance_id in self._pool.missing)
+        prices = (record.price_usd_per_hour for record in missing if record is not None)
+        return self._of_workers + self._of_launches + sum(prices, _NOTHING)
+
+    @property
+    def workers(self) -> frozenset[str]:
+        """Return the ids of the workers that are counted; a copy."""
+        return frozenset(self._prices)
+
+    def see(self, worker_id: str) -> None:
+        """Take in a worker that has changed, is new, or is gone."""
+        self._of_workers -= self._prices.pop(worker_id, _NOTHING)
+        worker = self._pool.workers.get(worker_id)
+        if worker is None:
+            self.charges.pop(worker_id, None)
+            return
+        price = self._prices[worker_id] = self._price(worker)
+        self._of_workers += price
+        charge = self.charges.pop(worker_id, None) or self._charge_of(worker.token)
+        if charge is not None and not probing.is_ready(worker):
+            self.charges[worker_id] = charge
+
+    def hope_for(self, launches: Iterable[PendingLaunch]) -> None:
+        """Take in the launches that may yet bring an instance, in place of those of before.
+
+        What came of one and is missing is counted as such.
+        """
+        pool = self._pool
+        missing = set(pool.missing_tokens().values())
+        hoped = [p.launch for p in launches if p.launch.token not in missing]
+        prices = (launching.type_of(pool, launch).price_usd_per_hour for launch in hoped)
+        self._of_launches = sum(prices, _NOTHING)
+        charges = {id_: charge for id_, charge in self.charges.items() if id_ in self._prices}
+        for token, pending in pool.launches.items():
+            charge = self._charge_of(token)
+            counts = pending.counted or token in missing
+            if charge is not None and counts and not pending.instance_id:
+                charges[token] = charge
+        self.charges = charges
+
+    def _charge_of(self, token: str) -> Charge | None:
+        """Return what is charged for a launch, None when that is nobody's, or it needs no journal.
+
+        The latter when the key of its instance is proven.
+        """
+        pending = self._pool.launches.get(token)
+        if pending is None:
+            return None
+        account = self.limits.account_for(pending.launch.payer)
+        price = launching.type_of(self._pool, pending.launch).price_usd_per_hour
+        return Charge(account=account, price_usd_per_hour=price) if account else None
+
+    def budget(
+        self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
+    ) -> PassBudget:
+        """Return the budget of the next pass; the fleet has the claims that are kept so far."""
+        budget = PassBudget(
+            limits=self.limits,
+            placement=fleet.rules.placement,
+            cluster=self.total,
+            by_holder=attempts.by_holder,
+        )
+        budget.begin(self.charges, classes, fleet)
+        return budget
+
+    def launched(self, token: str) -> None:
+        """Take in a launch that has just been made."""
+        launch = self._pool.launches[token].launch
+        self._of_launches += launching.type_of(self._pool, launch).price_usd_per_hour
+        charge = self._charge_of(token)
+        if charge is not None:
+            self.charges[token] = charge
+
+    def check(self) -> None:
+        """Raise `BugError` when the sum is not that of the workers as they were last seen."""
+        pool = self._pool
+        for worker_id in sorted((pool.workers.keys() | self._prices.keys()) - pool.touched):
+            worker = pool.workers.get(worker_id)
+            if worker is None or self._prices.get(worker_id) != self._price(worker):
+                raise BugError(f"the price of {worker_id} is not counted as it is")
+        if self._of_workers != sum(self._prices.values(), _NOTHING):
+            raise BugError(f"the workers do not cost {self._of_workers} an hour")
+
+    def _price(self, worker: Worker) -> Decimal:
+        return price_of(worker, self._records.get(worker.id))
+
+
+@dataclass(slots=True, kw_only=True)
+class PassBudget:
+    """The budget of one pass (`dispatcher.planner.limits.Budget`).
+
+    `cluster` is what all instances cost so far, `by_holder` what attempts do (not changed);
+    `payers` has afterwards for whom each slot was created.
+    """
+
+    limits: SpendLimits
+    placement: Placement
+    cluster: Decimal
+    by_holder: Mapping[Holder, Decimal]
+    payers: dict[str, Account] = field(default_factory=dict)
+    _more: dict[Holder, Decimal] = field(default_factory=dict)
+    _charged: dict[tuple[Holder, str], Decimal] = field(default_factory=dict)
+    _claimed: dict[tuple[Holder, str], Decimal] = field(default_factory=dict)
+    _costs: dict[tuple[str, Resources], Decimal] = field(default_factory=dict)
+
+    def spent(self, holder: Holder) -> Decimal:
+        """Return what a project or a user spends by now."""
+        return self.by_holder.get(holder, _NOTHING) + self._more.get(holder, _NOTHING)
+
+    def begin(
+        self, charges: Mapping[str, Charge], classes: Iterable[RequestClass], fleet: Fleet
+    ) -> None:
+        """Count what is charged for instances that come, and what is claimed there already."""
+        for slot_id, charge in charges.items():
+            self._charge(charge.account, slot_id, charge.price_usd_per_hour)
+        for request_class in classes:
+            key = request_class.key
+            for slot_id, number in fleet.claims.get(key, {}).items() if key.account else ():
+                slot = fleet.slots[slot_id]
+                self.place(key.account, slot, request_class.need(slot.type), number)
+
+    def refuses_place(self, account: Account, slot: Slot, need: Resources) -> Refusal | None:
+        """Return why an account may not have room on a slot, None when it may."""
+        for holder in account:
+            limit = self.limits.of(holder)
+            more = self._added(holder, slot.id, self._cost(slot.type, need))
+            spent = self.spent(holder)
+            if limit is not None and more > 0 and spent + more > limit:
+                return _refusal(holder, limit, spent, more, room_on=slot.type.name)
+        return None
+
+    def place(self, account: Account, slot: Slot, need: Resources, number: int) -> None:
+        """Reserve what room for some containers costs; a negative number gives it back."""
+        if not account:
+            return
+        cost = self._cost(slot.type, need) * number
+        for holder in account:
+            _add(self._more, (holder,), self._added(holder, slot.id, cost))
+            if (holder, slot.id) in self._charged:
+                _add(self._claimed, ((holder, slot.id),), cost)
+
+    def refuses_create(self, account: Account, type_: InstanceType) -> Refusal | None:
+        """Return why no instance of a type may be created for an account, None when one may."""
+        price = type_.price_usd_per_hour
+        if not price:
+            return None
+        for holder in account:
+            limit, spent = self.limits.of(holder), self.spent(holder)
+            if limit is not None and spent + price > limit:
+                return _refusal(holder, limit, spent, price)
+        limit = self.limits.cluster
+        if limit is not None and self.cluster + price > limit:
+            return _refusal(None, limit, self.cluster, price)
+        return None
+
+    def create(self, account: Account, slot: Slot) -> None:
+        """Reserve the price of a new instance, in full for the account."""
+        self.payers[slot.id] = account
+        self.cluster += slot.type.price_usd_per_hour
+        self._charge(account, slot.id, slot.type.price_usd_per_hour)
+
+    def _charge(self, account: Account, slot_id: str, price: Decimal) -> None:
+        for holder in account:
+            self._charged[holder, slot_id] = price
+        _add(self._more, account, price)
+
+    def _added(self, holder: Holder, slot_id: str, cost: Decimal) -> Decimal:
+        """Return what a claim adds to what a holder is charged: nothing while that covers it."""
+        charged = self._charged.get((holder, slot_id))
+        if charged is None:
+            return cost
+        claimed = self._claimed.get((holder, slot_id), _NOTHING)
+        return max(charged, claimed + cost) - max(charged, claimed)
+
+    def _cost(self, type_: InstanceType, need: Resources) -> Decimal:
+        cost = self._costs.get((type_.name, need))
+        if cost is None:
+            share = share_of(need, type_, self.placement)
+            cost = occupied_usd_per_hour(type_.price_usd_per_hour, share)
+            self._costs[type_.name, need] = cost
+        return cost
+
+
+def _refusal(
+    holder: Holder | None, limit: Decimal, spent: Decimal, price: Decimal, room_on: str = ""
+) -> Refusal:
+    return Refusal(
+        who="the cluster" if holder is None else f"{holder.kind} {holder.name}",
+        setting="max_hourly_spend" + ("" if holder is None else f"_per_{holder.kind}"),
+        of_all=holder is None,
+        limit_usd_per_hour=limit,
+        spent_usd_per_hour=spent,
+        price_usd_per_hour=price,
+        room_on=room_on,
+    )

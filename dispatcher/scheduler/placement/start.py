@@ -1,0 +1,84 @@
+"""What an attempt finds in its environment of what it is part of."""
+
+from __future__ import annotations
+
+from longshore.dispatcher.domain.containers import Attempt, Container
+from longshore.dispatcher.state.containers import Ledger
+from longshore.drivers.interface import Resources
+from longshore.pool import attempts
+from longshore.pool.charging import SHARED_CPU_MILLIS
+from longshore.pool.core import PoolCore
+from longshore.pool.model import AttemptOrder, Worker
+
+
+def environment(
+    container: Container,
+    attempt: Attempt,
+    array_size: int | None,
+    more: tuple[tuple[str, str], ...] = (),
+) -> tuple[tuple[str, str], ...]:
+    """Return the environment of an attempt: the user's, and ours, which wins; sorted by name.
+
+    `array_size` is how many elements its array has, None when it is in none; `more` are further
+    ones of ours.
+    """
+    ours = {
+        "LONGSHORE_CONTAINER_ID": container.id,
+        "LONGSHORE_ATTEMPT": str(attempt.number),
+    }
+    if container.job_id:
+        ours["LONGSHORE_JOB_ID"] = container.job_id
+    if container.task:
+        ours["LONGSHORE_TASK"] = container.task
+    if container.array_index is not None and array_size is not None:
+        ours["LONGSHORE_ARRAY_INDEX"] = str(container.array_index)
+        ours["LONGSHORE_ARRAY_SIZE"] = str(array_size)
+    if container.pinned_to:
+        ours["LONGSHORE_INSTANCE_ID"] = container.pinned_to
+    return tuple(sorted({**dict(container.spec.env), **ours, **dict(more)}.items()))
+
+
+# ---- starting containers on workers, for whoever decides it: the batch pass, or another placer ---
+
+
+class Starter:
+    """Begins attempts: in the ledger first, so that they are journalled, then in the pool."""
+
+    def __init__(self, pool: PoolCore, ledger: Ledger) -> None:
+        self._pool = pool
+        self._ledger = ledger
+
+    def start(
+        self,
+        container_id: str,
+        worker: Worker,
+        need: Resources,
+        now: float,
+        *,
+        revision: int = 0,
+        more: tuple[tuple[str, str], ...] = (),
+    ) -> Attempt:
+        """Begin an attempt of a waiting container on a ready worker, where `need` is its room.
+
+        `revision` is what `Attempt.revision` is to be; `more` goes to its environment.
+        """
+        ledger = self._ledger
+        attempt = ledger.open_attempt(container_id, worker, now, revision=revision)
+        container = ledger.containers[container_id]
+        spec = container.spec
+        array_size = ledger.jobs.size_of(container)
+        order = AttemptOrder(
+            attempt_id=attempt.id,
+            container_id=container_id,
+            image=spec.image,
+            command=spec.command,
+            entrypoint=spec.entrypoint,
+            init=spec.init,
+            env=environment(container, attempt, array_size, more),
+            cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
+            memory_bytes=need.memory_bytes,
+            resident=bool(container.pinned_to),
+        )
+        grace_s, user = spec.grace_period_s, container.user
+        attempts.place(self._pool, worker, order, need, now, grace_s=grace_s, user=user)
+        return attempt

@@ -1,0 +1,214 @@
+"""Who places the containers that never wait in the queue: a seam for per-instance and elastic jobs.
+
+A planning pass lets each placer do its part before the batch work: it starts and ends attempts of
+its jobs, and says what room of which instance it keeps (`Placer.kept`). When an attempt of such a
+job ends, the ledger asks the placer what becomes of its container (`Placer.rule`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from longshore.dispatcher.domain.containers import (
+    Container,
+    WaitReason,
+)
+from longshore.dispatcher.domain.feasibility import whole
+from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.state.attempt_end import AttemptEnd, Ruling
+from longshore.dispatcher.state.job_registry import JobBook
+from longshore.drivers.interface import InstanceType, Resources
+
+NOTHING = Resources()
+
+ATTEMPTS_MOST = 1000
+"""With so many attempts a container ends that would only fail once more: each is kept whole."""
+
+
+class Placer(Protocol):
+    """Places the containers of one type of jobs; called on the engine's thread only."""
+
+    @property
+    def kept(self) -> Mapping[str, Resources]:
+        """Return what room it keeps, by the slot's id (a worker's, or a launch's token).
+
+        As of the latest `place`; nobody else gets it. Slots that lack keep nothing.
+        """
+        ...
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Return the workers on their way that something waits for: they are not idle."""
+        ...
+
+    @property
+    def promised(self) -> int:
+        """Return for how many containers it keeps room that count against limits of how many."""
+        ...
+
+    def taken_of(self, type_: InstanceType) -> Resources:
+        """Return what it will take of every new instance of a type, as soon as it is there."""
+        ...
+
+    def admit(self, job: Job) -> None:
+        """Take in a job of its type, new, restored or revised; its containers come after it."""
+        ...
+
+    def changed(self, job_id: str, /) -> None:
+        """Note that a job was held, released or given another priority, or is to be cancelled."""
+        ...
+
+    def take_in(self, container: Container) -> None:
+        """Take in a container of such a job, new or restored with its attempts."""
+        ...
+
+    def began(self, container: Container, now: float, /) -> None:
+        """Note that the latest attempt of a container was seen to run."""
+        ...
+
+    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
+        """Return what becomes of a container whose attempt has ended."""
+        ...
+
+    def place(self, now: float) -> None:
+        """Do its part of a planning pass: start, end, and keep room."""
+        ...
+
+    def next_due(self) -> float | None:
+        """Return when it wants a pass though nothing happens, None for never."""
+        ...
+
+    def reason(self, container: Container) -> WaitReason | None:
+        """Return why a container of its waits, None where it does not know of it."""
+        ...
+
+    def place_of(self, container: Container) -> str:
+        """Return the slot on which room is kept for a container that waits, "" for none."""
+        ...
+
+
+class Placers:
+    """All placers behind one door: each call goes to the one that knows the job."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobBook,
+        per_instance: Placer | None = None,
+        elastic: Placer | None = None,
+        as_bought: Callable[[InstanceType], InstanceType] = whole,
+    ) -> None:
+        """`as_bought` tells a type as new ones turned out, with the share of use that was lost."""
+        self._jobs = jobs
+        self._as_bought = as_bought
+        self.per_instance = per_instance
+        self.elastic = elastic
+        # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
+        self._left: dict[str, tuple[tuple[Resources, ...], InstanceType, InstanceType]] = {}
+
+    @property
+    def _all(self) -> Sequence[Placer]:
+        return [each for each in (self.per_instance, self.elastic) if each is not None]
+
+    def of(self, container: Container) -> Placer | None:
+        """Return who places a container, None where that waits in the queue."""
+        return self.of_job(container.job_id)
+
+    def of_job(self, job_id: str) -> Placer | None:
+        """Return who places an unfinished job's containers, None where they wait in the queue."""
+        type_ = self._jobs.type_of(job_id)
+        if type_ is None or not type_.has_own_placer:
+            return None
+        return self.per_instance if type_.is_per_instance else self.elastic
+
+    def admit(self, job: Job) -> None:
+        """Take in a job, new or restored or at its next revision; batch jobs are nobody's."""
+        placer = self.of_job(job.id)
+        if placer is not None:
+            placer.admit(job)
+
+    def changed(self, job_id: str) -> None:
+        """Note that users asked something of a whole job; batch jobs are nobody's."""
+        placer = self.of_job(job_id)
+        if placer is not None:
+            placer.changed(job_id)
+
+    def take_in(self, container: Container) -> None:
+        """Take in a container, new or restored; those of batch jobs, and of none, are nobody's."""
+        placer = self.of(container)
+        if placer is not None:
+            placer.take_in(container)
+
+    def began(self, container: Container, now: float) -> None:
+        """Note that the latest attempt of a container was seen to run."""
+        placer = self.of(container)
+        if placer is not None:
+            placer.began(container, now)
+
+    def rule(self, end: AttemptEnd, now: float) -> Ruling | None:
+        """Return what becomes of a container whose attempt ended, None where that is batch work."""
+        placer = self.of(end.container)
+        return placer.rule(end, now) if placer is not None else None
+
+    def reason(self, container: Container) -> WaitReason | None:
+        """Return why a container waits that has a placer, None where that knows nothing of it."""
+        placer = self.of(container)
+        return placer.reason(container) if placer is not None else None
+
+    def place_of(self, container: Container) -> str:
+        """Return the slot on which a placer keeps room for a container that waits, "" for none."""
+        placer = self.of(container)
+        return placer.place_of(container) if placer is not None else ""
+
+    def place(self, now: float) -> None:
+        """Let each do its part of a pass."""
+        for placer in self._all:
+            placer.place(now)
+
+    def next_due(self) -> float | None:
+        """Return when the first of them wants a pass, None for never."""
+        dues = [placer.next_due() for placer in self._all]
+        return min([due for due in dues if due is not None], default=None)
+
+    def awaited(self) -> frozenset[str]:
+        """Return the workers that somebody waits for."""
+        return frozenset().union(*(placer.awaited for placer in self._all))
+
+    def kept(self) -> dict[str, Resources]:
+        """Return what room all keep together, by the slot's id; a new mapping."""
+        total: dict[str, Resources] = {}
+        for placer in self._all:
+            for slot_id, room in placer.kept.items():
+                total[slot_id] = total.get(slot_id, NOTHING).plus(room)
+        return total
+
+    def promised(self) -> int:
+        """Return for how many containers all together keep room, and a place among how many may."""
+        return sum(placer.promised for placer in self._all)
+
+    def taken_of(self, type_: InstanceType) -> Resources:
+        """Return what placers take of a new instance of a type."""
+        type_ = self._as_bought(type_)
+        taken = NOTHING
+        for placer in self._all:
+            taken = taken.plus(placer.taken_of(type_))
+        return taken
+
+    def left_of(self, type_: InstanceType) -> InstanceType:
+        """Return a type as others find a new instance of it: without what placers take, priced.
+
+        Where instances of it turned out to be smaller than it says, it is so, too.
+        """
+        type_ = self._as_bought(type_)
+        takes = tuple(placer.taken_of(type_) for placer in self._all)
+        known = self._left.get(type_.name)
+        if known is None or known[:2] != (takes, type_):
+            taken = NOTHING
+            for each in takes:
+                taken = taken.plus(each)
+            left = replace(type_, reserve=type_.reserve.plus(taken))
+            known = (takes, type_, type_ if taken == NOTHING else left)
+            self._left[type_.name] = known
+        return known[2]

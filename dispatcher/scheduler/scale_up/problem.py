@@ -1,0 +1,280 @@
+"""What new instances could be bought for containers that wait, in whole numbers; pure.
+
+Classes and types are numbers here: classes in order of priority, types cheapest first and the
+smaller first among equals. A cost is one whole number that orders mixes first by price, then by how
+few of the largest types they have: so ties in price go to smaller instances, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from longshore.dispatcher.domain.feasibility import price_order
+from longshore.drivers.interface import InstanceType, Resources
+from longshore.pool.charging import SHARED_CPU_MILLIS, shares_a_cpu
+
+Contents = tuple[tuple[int, int], ...]
+
+_STEPS_TO_BEGIN = 8
+_TIE_BITS = 24
+_NAMED_DIMENSIONS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One type that may be created now for a want; `need` is what one container takes there."""
+
+    type: InstanceType
+    need: Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """Containers of one request class that need new instances, next in order of priority.
+
+    `index` is the caller's number for the class; the same may come again further down, with the
+    same options. `count` is above 0. `options` are cheapest first, the smaller first among equals,
+    and never empty.
+    """
+
+    index: int
+    count: int
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equal instances: the number of their type, what each holds as (class, count), how many."""
+
+    type: int
+    contents: Contents
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one container takes: (dimension, amount above 0) pairs, and whether it shares a cpu."""
+
+    amounts: tuple[tuple[int, int], ...]
+    shares: bool
+
+
+class Room:
+    """Free room of one instance, from empty on."""
+
+    __slots__ = ("_asks", "free", "shared", "slots")
+
+    def __init__(self, asks: Mapping[int, Ask], room: Sequence[int], slots: int) -> None:
+        self._asks = asks
+        self.free = list(room)
+        self.slots = slots
+        self.shared = False
+
+    def fits(self, number: int, most: int) -> int:
+        """Return how many more of a class fit, at most `most`; 0 if it may not go there."""
+        ask = self._asks.get(number)
+        if ask is None:
+            return 0
+        free = self.free
+        fit = most if most < self.slots else self.slots  # noqa: FURB136 - thrice as fast as min()
+        for dimension, amount in ask.amounts:
+            each = free[dimension] // amount
+            fit = min(fit, each)
+        if fit <= 0 or (ask.shares and not self.shared and free[0] < SHARED_CPU_MILLIS):
+            return 0
+        return fit
+
+    def copy(self) -> Room:
+        """Return a room with as much in it that changes on its own."""
+        other = Room(self._asks, self.free, self.slots)
+        other.shared = self.shared
+        return other
+
+    def take(self, number: int, count: int) -> None:
+        """Take the room of `count` > 0 that fit."""
+        ask = self._asks[number]
+        free = self.free
+        if ask.shares and not self.shared:
+            free[0] -= SHARED_CPU_MILLIS
+            self.shared = True
+        for dimension, amount in ask.amounts:
+            free[dimension] -= amount * count
+        self.slots -= count
+
+
+class Market:
+    """The wants of one call as numbers, with what each type costs and holds."""
+
+    def __init__(
+        self,
+        wants: Iterable[Want],
+        *,
+        max_containers: int,
+        most_of: Callable[[str], int | None],
+    ) -> None:
+        self.max_containers = max_containers
+        self.indexes: list[int] = []
+        self.demand: list[int] = []
+        self.order: list[tuple[int, int]] = []
+        options: list[tuple[Option, ...]] = []
+        numbers: dict[int, int] = {}
+        for want in wants:
+            number = numbers.setdefault(want.index, len(numbers))
+            if number == len(options):
+                self.indexes.append(want.index)
+                self.demand.append(0)
+                options.append(want.options)
+            self.demand[number] += want.count
+            self.order.append((number, want.count))
+        found = {option.type.name: option.type for each in options for option in each}
+        self.types = sorted(found.values(), key=price_order)
+        self.most = [most_of(type_.name) for type_ in self.types]
+        self._price()
+        self._measure(options)
+        self.steps = 0
+
+    def _price(self) -> None:
+        prices = [type_.effective_usd_per_hour for type_ in self.types]
+        places = min((_exponent(price) for price in prices), default=0)
+        self.tie_bits = _TIE_BITS * len(prices)
+        whole = [int(price.scaleb(-min(places, 0))) for price in prices]
+        self.costs = [
+            (price << self.tie_bits) + (1 << (_TIE_BITS * rank)) for rank, price in enumerate(whole)
+        ]
+        # A price of nothing still has to tell more from less.
+        least = max(max(whole, default=0) * 1e-9, 1e-9)
+        self.prices = [price + least * (rank + 1) for rank, price in enumerate(whole)]
+
+    def _measure(self, options: Sequence[tuple[Option, ...]]) -> None:
+        dimensions: dict[str, int] = {}
+        for type_ in self.types:
+            for name, _ in type_.allocatable.custom:
+                dimensions.setdefault(name, _NAMED_DIMENSIONS + len(dimensions))
+        width = _NAMED_DIMENSIONS + len(dimensions) + 1  # the last one is what no type has
+        self.room = [_vector(type_.allocatable, dimensions, width) for type_ in self.types]
+        numbers = {type_.name: number for number, type_ in enumerate(self.types)}
+        self.asks: list[dict[int, Ask]] = [{} for _ in self.types]
+        self.options: list[list[int]] = []
+        least: list[int] | None = None
+        for number, each in enumerate(options):
+            need, ask = None, Ask((), False)
+            for option in each:
+                if option.need is not need:
+                    need = option.need
+                    vector = _vector(need, dimensions, width)
+                    amounts = tuple(pair for pair in enumerate(vector) if pair[1] > 0)
+                    ask = Ask(amounts, shares_a_cpu(need))
+                    least = list(vector) if least is None else list(map(min, least, vector))
+                self.asks[numbers[option.type.name]][number] = ask
+            self.options.append([numbers[option.type.name] for option in each])
+        # An instance with less free than every container takes is full.
+        self._least = [pair for pair in enumerate(least or ()) if pair[1] > 0]
+
+    def empty(self, type_: int) -> Room:
+        """Return the room of an instance that holds nothing."""
+        return Room(self.asks[type_], self.room[type_], self.max_containers)
+
+    def filled(self, group: Group) -> Room:
+        """Return the room that is left on one instance of a group."""
+        room = self.empty(group.type)
+        for number, count in group.contents:
+            room.take(number, count)
+        return room
+
+    def holds(self, type_: int, contents: Contents) -> bool:
+        """Return whether an instance of a type may hold these together."""
+        room = self.empty(type_)
+        for number, count in contents:
+            if room.fits(number, count) < count:
+                return False
+            room.take(number, count)
+        return True
+
+    def fill(self, type_: int, order: Sequence[int], left: Sequence[int]) -> Contents:
+        """Return what an instance holds if classes are put in by turns, as many as fit of each."""
+        room = self.empty(type_)
+        contents = []
+        self.steps += _STEPS_TO_BEGIN + len(order)
+        for number in order:
+            if left[number] and (count := room.fits(number, left[number])):
+                room.take(number, count)
+                contents.append((number, count))
+                if not room.slots or any(room.free[d] < amount for d, amount in self._least):
+                    break
+        return tuple(contents)
+
+
+@dataclass(slots=True)
+class Mix:
+    """A mix of new instances as it grows: its groups, and the demand that none of them holds."""
+
+    market: Market
+    left: list[int]
+    groups: list[Group]
+    bought: list[int]
+    count: int = 0
+    cost: int = 0
+
+    @classmethod
+    def nothing(cls, market: Market, demand: Sequence[int]) -> Mix:
+        """Return a mix without instances."""
+        return cls(market, list(demand), [], [0] * len(market.types))
+
+    def available(self, type_: int) -> bool:
+        """Return whether one more instance of a type may be bought."""
+        most = self.market.most[type_]
+        return most is None or self.bought[type_] < most
+
+    def repeats(self, type_: int, contents: Contents, most: int) -> int:
+        """Return how many equal instances the demand that is left fills, within the limits."""
+        times = min(self.left[number] // count for number, count in contents)
+        limit = self.market.most[type_]
+        if limit is not None:
+            times = min(times, limit - self.bought[type_])
+        return min(times, most - self.count)
+
+    def buy(self, type_: int, contents: Contents, times: int) -> None:
+        """Add `times` > 0 equal instances for what is left."""
+        for number, count in contents:
+            self.left[number] -= count * times
+        self.keep(Group(type_, contents, times))
+
+    def keep(self, group: Group) -> None:
+        """Add instances whose contents are not part of what is left any more."""
+        last = self.groups[-1] if self.groups else group
+        if self.groups and (last.type, last.contents) == (group.type, group.contents):
+            self.groups[-1] = Group(group.type, group.contents, last.times + group.times)
+        else:
+            self.groups.append(group)
+        self.bought[group.type] += group.times
+        self.count += group.times
+        self.cost += self.market.costs[group.type] * group.times
+
+    def unheld(self) -> list[int]:
+        """Return how much of each want is not held, in order of priority."""
+        market = self.market
+        if not any(self.left):
+            return [0] * len(market.order)
+        held = [whole - left for whole, left in zip(market.demand, self.left, strict=True)]
+        lacking = []
+        for number, count in market.order:
+            got = min(held[number], count)
+            held[number] -= got
+            lacking.append(count - got)
+        return lacking
+
+
+def _exponent(price: Decimal) -> int:
+    exponent = price.normalize().as_tuple().exponent
+    return exponent if isinstance(exponent, int) else 0
+
+
+def _vector(amount: Resources, dimensions: Mapping[str, int], width: int) -> tuple[int, ...]:
+    vector = [amount.cpu_millis, amount.memory_bytes, amount.disk_bytes, amount.gpus]
+    vector += [0] * (width - _NAMED_DIMENSIONS)
+    for name, count in amount.custom:
+        dimension = dimensions.get(name, width - 1)
+        vector[dimension] = max(vector[dimension], count)
+    return tuple(vector)

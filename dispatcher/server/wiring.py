@@ -1,0 +1,427 @@
+"""The only wiring: puts the parts of one dispatcher together and takes them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from longshore.dispatcher.api.app import make_app
+from longshore.dispatcher.api.event_data import RENDERING
+from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.server import ApiRunner
+from longshore.dispatcher.config.loading import (
+    Config,
+    driver_parameters,
+    instance_types,
+    listen_address,
+    scheduler_settings,
+)
+from longshore.dispatcher.domain.messages import Overloaded, Publication
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.server.clock import SteadyClock
+from longshore.dispatcher.service.events import Broker, Watchers, log_restored, publish_event
+from longshore.dispatcher.service.launching import PeriodicJobs
+from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.state.attempt_end import container_of
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import ConfigError
+from longshore.drivers.interface import (
+    InstanceSet,
+    InstanceType,
+    PowersOff,
+    QuotaGroups,
+    WarnsOfInterruption,
+)
+from longshore.drivers.registry import DriverContext, driver
+from longshore.pool.hostkey import init_fragment
+from longshore.pool.lease import fault_of_command, first_contact_fragment
+from longshore.pool.messages import PoolCommand
+from longshore.pool.remote.cloud_calls import CloudCalls, Launching
+from longshore.pool.remote.deploy import build_runner
+from longshore.pool.remote.link_model import LinkSettings
+from longshore.pool.remote.performer import Performer
+from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
+
+log = structlog.get_logger(__name__)
+
+_ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH = 12
+_SPARE_CLOUD_THREADS = 8
+_STORE_GRACE_S = 8.0
+
+
+class _AttemptLogs:
+    """The log store as the performer sees it: by attempt id, which begins with the container's."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+
+    def append(self, attempt_id: str, stream: str, offset: int, data: bytes) -> None:
+        """Keep bytes of a stream."""
+        self._store.append(attempt_id, container_of(attempt_id), stream, offset, data)
+
+    def offsets(self, attempt_id: str) -> tuple[int, int]:
+        """Return how many bytes of each stream are kept."""
+        return self._store.sizes(attempt_id, container_of(attempt_id))
+
+    def sync(self, attempt_id: str) -> None:
+        """Return when what is kept survives a loss of power; nothing is added to it any more."""
+        self._store.seal(attempt_id, container_of(attempt_id))
+
+
+class Server:
+    """One dispatcher with its HTTP API; `start` and `stop` on one event loop.
+
+    `url` is where it serves; `hanging` says after `stop` that a driver call has not ended, so that
+    its thread would keep the process from ending, `unwritten` that the store could not write all,
+    `store_replaced` that its files must not be closed (see `Store.replaced`).
+    """
+
+    def __init__(self, config: Config, *, accept_new_store: bool = False) -> None:
+        """`accept_new_store` is for `Store.open`."""
+        self._config = config
+        self._accept_new_store = accept_new_store
+        self._clock = SteadyClock()
+        self._stack = contextlib.AsyncExitStack()
+        self._engine_task: asyncio.Task[None] | None = None
+        self._periodic_task: asyncio.Task[None] | None = None
+        self.url = ""
+        self.hanging = False
+        self.unwritten = False
+        self.store_replaced = False
+
+    async def start(self) -> None:
+        """Open everything and begin; raises `ConfigError`, `StoreError` or OSError, undone."""
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        config, now = self._config, self._clock.now
+        await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
+        watchers, broker = Watchers(), Broker()
+        store = await self._open_store(stack)
+        logs = self._logs(watchers)
+        stack.callback(logs.close)
+        types = instance_types(config)
+        instance_set, unowned = self._driver(stack)
+        engine = await self._engine(store, instance_set, {type_.name: type_ for type_ in types})
+        performer: Performer | None = None
+        periodic: PeriodicJobs | None = None
+
+        def perform(command: PoolCommand) -> None:
+            assert performer is not None  # noqa: S101 - set before the runtime runs
+            performer.perform(command)
+
+        def publish(what: Publication) -> None:
+            assert performer is not None and periodic is not None  # noqa: PT018, S101 - as above
+            periodic.hear(what)
+            publish_event(
+                what,
+                engine=engine,
+                broker=broker,
+                watchers=watchers,
+                heard_at=performer.last_contact,
+                rendering=RENDERING,
+            )
+
+        runtime = Runtime(
+            engine=engine,
+            now=now,
+            write=lambda changes: store.write(changes, wait=True),
+            perform=perform,
+            publish=publish,
+            inbox_limit=config.limits.inbox_events,
+        )
+        store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
+        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
+        stack.push_async_callback(self._close_performer, performer)
+        unowned.pop_all()
+        backend = DispatcherBackend(
+            runtime=runtime,
+            store=store,
+            logs=logs,
+            broker=broker,
+            watchers=watchers,
+            metrics=Metrics(
+                engine,
+                heard_at=performer.last_contact,
+                leftovers=performer.leftovers,
+            ),
+            types=types,
+            now=now,
+            new_id=_new_id,
+            heard_at=performer.last_contact,
+            leftovers=performer.leftovers,
+            limits=config.limits,
+        )
+        periodic = backend.periodic_jobs(wall=time.time)
+        stack.push_async_callback(self._stop_engine, runtime)
+        # Before the engine runs: a port that is taken must not leave an instance behind.
+        await self._listen(stack, backend, types)
+        self._run(stack, runtime, periodic)
+        stack.callback(watchers.notify_all)
+        stack.callback(broker.close)
+
+    async def _open_store(self, stack: contextlib.AsyncExitStack) -> Store:
+        config = self._config
+        store = await asyncio.to_thread(
+            Store.open,
+            config.store,
+            max_pending=config.limits.pending_writes,
+            data_dir=Path(config.data_dir),
+            accept_new=self._accept_new_store,
+        )
+        stack.callback(self._close_store, store)
+        return store
+
+    def _run(
+        self, stack: contextlib.AsyncExitStack, runtime: Runtime, periodic: PeriodicJobs
+    ) -> None:
+        self._engine_task = asyncio.create_task(runtime.run(), name="engine")
+        self._periodic_task = asyncio.create_task(periodic.run(), name="periodic jobs")
+        stack.push_async_callback(_ended, self._periodic_task)
+        log.info(
+            "serving",
+            url=self.url,
+            driver=self._config.driver.name,
+            store=self._config.store,
+            containers=len(runtime.engine.ledger.containers),
+            instances=len(runtime.engine.records),
+        )
+
+    def _logs(self, watchers: Watchers) -> LogStore:
+        loop = asyncio.get_running_loop()
+        return LogStore(
+            Path(self._config.log_dir),
+            max_open_files=self._config.limits.open_log_files,
+            on_change=lambda container_id: _call_soon(loop, watchers.notify, container_id),
+            max_log_bytes=self._config.limits.log_bytes_per_stream,
+        )
+
+    async def _engine(
+        self, store: Store, instance_set: InstanceSet, types: dict[str, InstanceType]
+    ) -> Engine:
+        groups = instance_set if isinstance(instance_set, QuotaGroups) else None
+        began = time.monotonic()
+        recovered = await asyncio.to_thread(store.recover)
+        engine = Engine(
+            cluster=self._config.cluster,
+            types=types,
+            pool_settings=self._config.pool,
+            settings=scheduler_settings(self._config),
+            recovered=recovered,
+            new_token=lambda: secrets.token_hex(16),
+            new_secret=lambda: secrets.token_hex(32),
+            new_container=lambda: (f"c-{_new_id()}", store.next_sequences(1)[0]),
+            dice=random.SystemRandom().random,
+            store=store.id,
+            store_since=store.since,
+            store_accepted=self._accept_new_store,
+            quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
+        )
+        log_restored(recovered, time.monotonic() - began)
+        return engine
+
+    def _performer(
+        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, store_id: str
+    ) -> Performer:
+        config = self._config
+        key = load_or_create_private_key(Path(config.ssh.private_key))
+        power_off = _power_off_command(instance_set)
+        link_settings = LinkSettings(
+            user=config.ssh.user,
+            private_key=key,
+            cluster=config.cluster,
+            epoch=1,
+            bundle=build_runner(),
+            engine_json=msgspec.json.encode(config.engine).decode(),
+            handshakes=threading.Semaphore(config.ssh.max_handshakes),
+            clock=self._clock.now,
+            boot_probe_command=config.pool.boot_probe_command,
+            connect_timeout_s=config.ssh.connect_timeout_s,
+            command_timeout_s=config.ssh.command_timeout_s,
+            heartbeat_interval_s=config.ssh.heartbeat_interval_s,
+            heartbeat_timeout_s=config.ssh.heartbeat_timeout_s,
+            orphan_timeout_s=config.pool.orphan_timeout_s,
+            power_off_command=power_off,
+            interruption_watch=_interruption_watch(instance_set),
+            store=store_id,
+        )
+        cloud = CloudCalls(
+            instance_set,
+            cluster=config.cluster,
+            launching=Launching(
+                image=config.pool.image,
+                init_command=partial(self._init_command, power_off),
+                public_key=public_key_text(key),
+            ),
+            post=runtime.post,
+            now=self._clock.now,
+            threads=config.pool.max_concurrent_creates + _SPARE_CLOUD_THREADS,
+            call_timeout_s=config.pool.cloud_call_timeout_s,
+            default_port=config.ssh.port,
+        )
+        return Performer(
+            cloud=cloud,
+            link_settings=link_settings,
+            logs=_AttemptLogs(logs),
+            post=runtime.post,
+            now=self._clock.now,
+        )
+
+    def _init_command(self, power_off: str, secret: str) -> str:
+        """Return an instance's first script: secret, lease, then what the operator wants."""
+        pool, user = self._config.pool, self._config.ssh.user
+        lease = first_contact_fragment(pool.orphan_timeout_s, power_off, user=user)
+        return f"{init_fragment(secret, user=user)}\n{lease}\n{pool.init_command}"
+
+    def _driver(self, stack: contextlib.AsyncExitStack) -> tuple[InstanceSet, contextlib.ExitStack]:
+        """Return the driver, and what closes it if nobody else owns it by then."""
+        config = self._config
+        info = driver(config.driver.name)
+        context = DriverContext(
+            cluster=config.cluster,
+            state_dir=Path(config.data_dir) / "drivers" / info.name.replace(":", "-"),
+            clock=self._clock.now,
+            ssh_user=config.ssh.user,
+        )
+        instance_set = info.make(driver_parameters(config), context)
+        unowned = stack.enter_context(contextlib.ExitStack())
+        unowned.callback(instance_set.close)
+        return instance_set, unowned
+
+    async def _listen(
+        self,
+        stack: contextlib.AsyncExitStack,
+        backend: DispatcherBackend,
+        types: tuple[InstanceType, ...],
+    ) -> None:
+        config = self._config
+        app = make_app(
+            backend,
+            now=self._clock.now,
+            limits=ApiLimits(
+                request_bytes=config.limits.request_bytes,
+                list_items=config.limits.list_items,
+                environment_bytes=config.limits.environment_bytes,
+                subscribers=config.limits.event_subscribers,
+            ),
+            defaults=Defaults(
+                cpu_millis=int(config.defaults.cpus),
+                memory_bytes=int(config.defaults.memory),
+                disk_bytes=int(config.defaults.disk),
+                type_dimensions=tuple(sorted({name for t in types for name, _ in t.defaults})),
+            ),
+            instance_type_names=[type_.name for type_ in types],
+            version=_own_version(),
+        )
+        runner = ApiRunner(app)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        host, port = listen_address(config)
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            why = f"cannot listen on {config.listen}: {os.strerror(error.errno or 0)}"
+            remedy = "stop the program that does, or set another address"
+            raise ConfigError([("listen", f"{why}; {remedy}")]) from error
+        bound = runner.addresses[0]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self.url = f"http://{shown}:{bound[1]}"
+
+    def _close_store(self, store: Store) -> None:
+        if store.pending:
+            log.info("writing what is pending", changes=store.pending, problem=store.problem)
+        self.unwritten = not store.close(_STORE_GRACE_S)
+        self.store_replaced = store.replaced
+
+    async def _close_performer(self, performer: Performer) -> None:
+        self.hanging = not await asyncio.to_thread(performer.close)
+
+    async def _stop_engine(self, runtime: Runtime) -> None:
+        runtime.stop()
+        if self._engine_task is not None:
+            await asyncio.wait([self._engine_task])
+
+    async def wait_failed(self) -> None:
+        """Return, or raise what went wrong, when what runs for ever has ended of itself."""
+        tasks = [task for task in (self._engine_task, self._periodic_task) if task is not None]
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+
+    async def stop(self) -> None:
+        """End streams, take no more requests, commit what is pending, drop sessions, let go.
+
+        Instances and what runs on them go on; the next start adopts them.
+        """
+        await self._stack.aclose()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task and return when it has ended, however it did."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, function: Callable[[str], None], argument: str
+) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
+        loop.call_soon_threadsafe(function, argument)
+
+
+def _power_off_command(instance_set: InstanceSet) -> str:
+    """Return what ends an instance's billing from within, "" when the driver knows nothing."""
+    command = instance_set.power_off_command() if isinstance(instance_set, PowersOff) else ""
+    return _checked_command(command, "power-off command")
+
+
+def _interruption_watch(instance_set: InstanceSet) -> str:
+    """Return what waits on an instance for the word that it is taken back, "" for nothing."""
+    command = ""
+    if isinstance(instance_set, WarnsOfInterruption):
+        command = instance_set.interruption_watch()
+    return _checked_command(command, "watch for notices")
+
+
+def _checked_command(command: str, what: str) -> str:
+    """Return a driver's command for its instances; raises `ConfigError` if no runner takes it."""
+    fault = fault_of_command(command)
+    if fault:
+        remedy = "take another version of the driver, and tell its authors"
+        raise ConfigError([("driver.name", f"its {what} {fault}; {remedy}")])
+    return command
+
+
+def _own_version() -> str:
+    try:
+        return version("longshore")
+    except PackageNotFoundError:
+        return "0+sources"
+
+
+def _make_private_directory(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _new_id() -> str:
+    return "".join(secrets.choice(_ID_ALPHABET) for _ in range(_ID_LENGTH))

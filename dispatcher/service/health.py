@@ -1,0 +1,79 @@
+"""How the whole server does: what is wrong, and since when, with the cloud and with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from longshore.dispatcher.domain.views import Problem, ProblemKind
+from longshore.dispatcher.domain.vitals import DiskRoom
+from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.explain.health import cloud_problems
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.store.store import Store
+
+LEAST_FREE_BYTES = 512 * 1024**2
+LEAST_FREE_INODES = 10_000
+_WELL_AGAIN = 1.25
+"""How many times the least must be free before a full disk is well: it may go up and down."""
+
+
+class HealthDesk:
+    """Gathers what is wrong; on the loop's thread."""
+
+    def __init__(
+        self, *, runtime: Runtime, store: Store, logs: LogStore, now: Callable[[], float]
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._logs = logs
+        self._now = now
+        self._since: dict[ProblemKind, float] = {}
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Return what is wrong at this moment, first what keeps requests from being served."""
+        now = self._now()
+        stopping = ""
+        if self._runtime.failure is not None:
+            stopping = "the dispatcher is stopping after an error; see its log"
+        elif self._runtime.stopping:
+            stopping = "the server is shutting down"
+        of_server = [
+            *self._lasting(ProblemKind.STORE, self._store.problem, now),
+            *self._lasting(ProblemKind.STOPPING, stopping, now),
+            *self._lasting(ProblemKind.LOGS, self._logs.problem, now),
+            *self._lasting(ProblemKind.DISK, self._shortage(), now),
+        ]
+        return (*of_server, *cloud_problems(self._runtime.engine.pool, now))
+
+    def _lasting(self, kind: ProblemKind, message: str, now: float) -> Iterator[Problem]:
+        if message:
+            since = self._since.setdefault(kind, now)
+            yield Problem(kind=kind, since=since, message=message)
+        else:
+            self._since.pop(kind, None)
+
+    def _shortage(self) -> str:
+        """Return which disk is nearly full, "" for none."""
+        factor = _WELL_AGAIN if ProblemKind.DISK in self._since else 1.0
+        store, logs = self._store.vitals().room, self._logs.room()
+        return shortage_of_bytes(store, factor) or next(
+            (told for room in (store, logs) if (told := shortage_of_inodes(room, factor))), ""
+        )
+
+
+def shortage_of_bytes(room: DiskRoom, factor: float) -> str:
+    """Return that a disk has less than `factor` times the least bytes free, "" if it has not."""
+    if room.free_bytes >= LEAST_FREE_BYTES * factor:
+        return ""
+    free_mib = room.free_bytes // 1024**2
+    return f"the disk of {room.directory} is nearly full: {free_mib} MiB are free"
+
+
+def shortage_of_inodes(room: DiskRoom, factor: float) -> str:
+    """Return that a disk takes less than `factor` times the least files, "" if it takes more."""
+    if room.free_inodes is None or room.free_inodes >= LEAST_FREE_INODES * factor:
+        return ""
+    return (
+        f"the file system of {room.directory} is nearly out of inodes: it takes"
+        f" {room.free_inodes} files more, whatever its free bytes"
+    )

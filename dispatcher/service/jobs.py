@@ -1,0 +1,346 @@
+"""The API's part for jobs: taking them in, listing them with today's counts, steering them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.jobs import Job, JobTask, environment_of
+from longshore.dispatcher.domain.messages import (
+    InsertJob,
+    JobCancelRequested,
+    JobHoldRequested,
+    JobPriorityRequested,
+    JobRevised,
+    JobSubmitted,
+    RequestJobCancel,
+    RequestJobHold,
+    RequestJobPriority,
+    RequestJobRevision,
+)
+from longshore.dispatcher.domain.queries import JobFilter, JobPage
+from longshore.dispatcher.engine.fork import AFTER_ALL
+from longshore.dispatcher.service.admission import IdempotencyKey, Intake, Wanted, wanted_by
+from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.service.dry_run import JOB_ID, Planning
+from longshore.dispatcher.service.dry_run_limiter import PlanTurns
+from longshore.dispatcher.service.dry_run_model import JobPlan
+from longshore.dispatcher.service.job_factory import (
+    container_in,
+    containers_in,
+    misplaced_in_revision,
+    new_job,
+    next_revision,
+    run_of,
+    values_of_run,
+    why_not_dispatched,
+    why_not_revised,
+)
+from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
+from longshore.dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    RevisionConflict,
+    StoreBusy,
+)
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
+
+
+class Plan(Protocol):
+    """Begins a plan of a job as of a moment, as `dispatcher.desk.job_planning.planning` does."""
+
+    def __call__(
+        self, job: Job, now: float, /, *, ended: Mapping[str, bool], revises: bool
+    ) -> Planning:
+        """Return what makes the plan in parts."""
+        ...
+
+
+class JobDesk:
+    """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
+
+    `plan` begins to tell what would come of a job at a moment, and changes nothing: see `Plan`.
+    `ending` returns one that has ended, until its end is committed.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        store: Store,
+        ledger: Ledger,
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        plan: Plan,
+        ending: Callable[[str], Job | None],
+    ) -> None:
+        self._intake = intake
+        self._store = store
+        self._ledger = ledger
+        self._now = now
+        self._new_id = new_id
+        self._plan = plan
+        self._ending = ending
+        self._plan_turns = PlanTurns()
+
+    async def submit(
+        self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Job:
+        """Commit a new job with its containers, then tell the engine; see the protocol."""
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        try:
+            self._refuse_impossible(new.tasks)
+            return await self._take_in(self._made(new, user), key)
+        except (Unavailable, InvalidRequest) as refusal:
+            return await self._made_before(key, refusal)
+
+    async def run_of(
+        self, template: Job, *, env: Mapping[str, str], idempotency_key: IdempotencyKey
+    ) -> Job:
+        """Commit a run of a periodic or parameterised job, then tell the engine.
+
+        Its tasks get `env` beside their own. Raises as `submit` does, with paths into the job.
+        """
+        try:
+            return await self._run_of(template, env, idempotency_key)
+        except (Unavailable, InvalidRequest) as refusal:
+            return await self._made_before(idempotency_key, refusal)
+
+    async def _run_of(self, template: Job, env: Mapping[str, str], key: IdempotencyKey) -> Job:
+        self._refuse_impossible(template.tasks)
+        return await self._take_in(self._made_run(template, env), key)
+
+    async def _made_before(self, key: IdempotencyKey, refusal: Exception) -> Job:
+        """Return what the same request made before; raises its refusal where that is not known."""
+        made = await self._intake.made_before(key, self._now(), is_job=True)
+        if not made:
+            raise refusal
+        return await self.job(made[0])
+
+    async def dispatch(
+        self, job_id: str, parameters: Mapping[str, str], *, idempotency_key: IdempotencyKey
+    ) -> Job:
+        """Commit a run of a parameterised job with these parameters, then tell the engine."""
+        template = await self.job(job_id)
+        try:
+            return await self._dispatch(template, parameters, idempotency_key)
+        except (Unavailable, InvalidRequest, Conflict) as refusal:
+            return await self._made_before(idempotency_key, refusal)
+
+    async def _dispatch(
+        self, template: Job, parameters: Mapping[str, str], key: IdempotencyKey
+    ) -> Job:
+        if sentence := why_not_dispatched(template):
+            raise Conflict(sentence)
+        values = values_of_run(template, parameters)
+        return await self._run_of(template, environment_of(values), key)
+
+    async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+        """Return what a job would come to, or with `job_id` that job's next revision."""
+        self._intake.expect_kinds(task.spec for task in new.tasks)
+        if job_id:
+            revised = self._revised(await self.job(job_id), new)
+            return await self._plan_turns.plan(
+                lambda: self._plan(revised, self._now(), ended={}, revises=True)
+            )
+        self._refuse_impossible(new.tasks)
+        # Neither an id nor a number is used up: nothing remains of a plan.
+        job = new_job(new, job_id=JOB_ID, sequence=AFTER_ALL, user=user, now=self._now())
+        self._expect_room(job)
+        one_each = tuple(
+            container_in(job, task, 0, container_id=JOB_ID, sequence=AFTER_ALL)
+            for task in job.tasks
+            if task.size
+        )
+        queued = one_each if not job.type.has_own_placer else ()
+        with self._intake.job_arrives(job, containers_in(job)), self._intake.kinds_arrive(queued):
+            # As a submission would, this raises where there is too much already.
+            pass
+        async with self._intake.ended_before(one_each, _wanted(job)) as ended:
+            return await self._plan_turns.plan(
+                lambda: self._plan(job, self._now(), ended=ended, revises=False)
+            )
+
+    def _expect_room(self, job: Job) -> None:
+        """Raise `Unavailable` where a new job with its containers would be too much."""
+        if job.is_template or job.type.is_per_instance:
+            self._intake.expect_room_for_lasting_job()
+        # What a run of a template would have must fit, or none will ever be launched.
+        containers = sum(task.size for task in job.tasks)
+        self._intake.expect_fitting(containers=containers, size_bytes=0)
+        self._intake.expect_room(containers=containers_in(job), size_bytes=_bytes_of(job))
+
+    async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
+        """Commit a new job with its containers, then tell the engine."""
+        number = containers_in(job)
+        self._expect_room(job)
+        containers = self._containers(job) if number else ()
+        change = InsertJob(
+            job=job,
+            containers=containers,
+            user=key.user,
+            idempotency_key=key.key,
+            fingerprint=key.fingerprint,
+        )
+        try:
+            with self._intake.job_arrives(job, number):
+                await self._intake.admit(
+                    containers,
+                    _wanted(job),
+                    change,
+                    lambda ended: JobSubmitted(job=job, containers=containers, ended=ended),
+                    queued=not job.type.has_own_placer,
+                )
+        except IdempotentRepeat as repeat:
+            return await self.job(repeat.container_ids[0])
+        except IdempotencyConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return job
+
+    def _refuse_impossible(self, tasks: Sequence[JobTask]) -> None:
+        self._intake.refuse_impossible(
+            (f"tasks[{number}]", task.spec) for number, task in enumerate(tasks)
+        )
+
+    def _made(self, new: NewJob, user: str) -> Job:
+        return new_job(
+            new,
+            job_id=f"j-{self._new_id()}",
+            sequence=self._store.next_job_sequence(),
+            user=user,
+            now=self._now(),
+        )
+
+    def _made_run(self, template: Job, env: Mapping[str, str]) -> Job:
+        return run_of(
+            template,
+            job_id=f"j-{self._new_id()}",
+            sequence=self._store.next_job_sequence(),
+            now=self._now(),
+            env=env,
+        )
+
+    def _containers(self, job: Job) -> tuple[Container, ...]:
+        sequences = iter(self._store.next_sequences(containers_in(job)))
+        return tuple(
+            container_in(
+                job, task, index, container_id=f"c-{self._new_id()}", sequence=next(sequences)
+            )
+            for task in job.tasks
+            for index in range(task.size)
+        )
+
+    # ---- the next revision -----------------------------------------------------------------------
+
+    async def revise(self, job_id: str, new: NewJob) -> Job:
+        """Commit the next revision of a per-instance job, then tell the engine."""
+        job = await self.job(job_id)
+        revised = self._revised(job, new)
+        if revised is job:
+            return job
+        self._intake.expect_room(containers=0, size_bytes=_bytes_of(revised))
+        try:
+            await self._intake.request(RequestJobRevision(job=revised), JobRevised(job=revised))
+        except RevisionConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return await self.job(job_id)
+
+    def _revised(self, job: Job, new: NewJob) -> Job:
+        """Return a job at its next revision; raises `Conflict` and `InvalidRequest`."""
+        if sentence := why_not_revised(job, new):
+            raise Conflict(sentence)
+        if problems := misplaced_in_revision(job, new):
+            raise InvalidRequest(problems)
+        self._refuse_impossible(new.tasks)
+        return next_revision(job, new, self._now())
+
+    # ---- looking ---------------------------------------------------------------------------
+
+    async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        """Return one page, newest first."""
+        try:
+            page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
+            if any(map(self._has_ended_since, page.items)):
+                page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        return replace(page, items=tuple(self._as_of_today(job) for job in page.items))
+
+    async def job(self, job_id: str) -> Job:
+        """Return one job as it is committed, with today's counts."""
+        try:
+            found = await asyncio.to_thread(self._store.job, job_id)
+            if found is not None and self._has_ended_since(found):
+                found = await asyncio.to_thread(self._store.job, job_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if found is None:
+            raise NotFound(f"there is no job {job_id}")
+        return self._as_of_today(found)
+
+    def _has_ended_since(self, job: Job) -> bool:
+        """Return whether the store knows more of a job than what was read of it.
+
+        Nobody here knows it any more, so its end is committed. Counts are kept with the end only:
+        what was read has those of the beginning.
+        """
+        return not job.state.final and self._live(job.id) is None
+
+    def _as_of_today(self, job: Job) -> Job:
+        live = None if job.state.final else self._live(job.id)
+        return job if live is None else replace(job, tallies=live.tallies)
+
+    def _live(self, job_id: str) -> Job | None:
+        return self._ledger.jobs.job(job_id) or self._ending(job_id)
+
+    # ---- steering ----------------------------------------------------------------------------
+
+    async def cancel(self, job_id: str) -> Job:
+        """Commit a job's cancellation, then tell the engine."""
+        change = RequestJobCancel(job_id=job_id)
+        await self._intake.request(change, JobCancelRequested(job_id=job_id))
+        return await self.job(job_id)
+
+    async def set_priority(self, job_id: str, priority: int) -> Job:
+        """Commit the priority of all of a job, then tell the engine."""
+        change = RequestJobPriority(job_id=job_id, priority=priority)
+        event = JobPriorityRequested(job_id=job_id, priority=priority)
+        with self._intake.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
+            await self._intake.request(change, event)
+        return await self.job(job_id)
+
+    async def hold(self, job_id: str, *, held: bool) -> Job:
+        """Commit whether a job starts anything new, then tell the engine."""
+        change = RequestJobHold(job_id=job_id, held=held)
+        with self._intake.kinds_arrive([] if held else self._held_back(job_id)):
+            await self._intake.request(change, JobHoldRequested(job_id=job_id, held=held))
+        return await self.job(job_id)
+
+    def _held_back(self, job_id: str) -> list[Container]:
+        return self._intake.held_back(self._ledger.jobs.containers_of(job_id))
+
+
+def _bytes_of(job: Job) -> int:
+    """Return about how much memory a job takes with the containers that it is submitted with."""
+    own = 0 if job.is_template else sum(task.size * own_bytes(task.spec) for task in job.tasks)
+    return own + sum(spec_bytes(task.spec) for task in job.tasks)
+
+
+def _wanted(job: Job) -> list[Wanted]:
+    """Return what a job's tasks wait for that is no part of the job."""
+    return [
+        wanted
+        for number, task in enumerate(job.tasks)
+        for wanted in wanted_by(
+            task.spec,
+            f"tasks[{number}]",
+            project=job.project,
+            size=task.size if task.is_array else None,
+            own_job=job.id,
+        )
+    ]

@@ -1,0 +1,540 @@
+"""The containers that have not ended, and the attempts whose logs are still on their way.
+
+Every change of a container goes through here, so that it is journalled and published once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from longshore.dispatcher.domain.containers import (
+    Attempt,
+    AttemptOutcome,
+    Container,
+    ContainerState,
+    EndingFor,
+    Reason,
+    SchedulerSettings,
+    resources_of,
+)
+from longshore.dispatcher.domain.feasibility import given_on
+from longshore.dispatcher.domain.jobs import JobType
+from longshore.dispatcher.domain.messages import (
+    Change,
+    Publication,
+    PublishContainer,
+    SaveAttempt,
+    SaveContainer,
+)
+from longshore.dispatcher.state.attempt_end import (
+    FINAL_STATE_AFTER,
+    AttemptEnd,
+    Ruling,
+    first_start,
+    judge_end,
+    judge_gone,
+    latest,
+    was_placed,
+    when_it_ran,
+)
+from longshore.dispatcher.state.attempt_spend import AttemptSpend
+from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.memory_limit import QueuedMemory
+from longshore.dispatcher.state.queue import Queue
+from longshore.dispatcher.state.restarts import (
+    final_reason,
+    longest_delay_s,
+    may_try_again,
+    restart_due,
+)
+from longshore.dispatcher.state.scheduling_gates import Deadlines, Holdbacks
+from longshore.dispatcher.state.spend_limits import SpendLimits, cost_of, placement_of
+from longshore.drivers.errors import BugError
+from longshore.drivers.interface import InstanceType
+from longshore.pool.histogram import Histogram
+from longshore.pool.model import Worker
+from longshore.pool.pool_events import AttemptEnded, AttemptImageKnown, AttemptLost, AttemptMissing
+
+# ---- what a new attempt of a container is --------------------------------------------------------
+
+
+def new_attempt(container: Container, worker: Worker, now: float, *, revision: int) -> Attempt:
+    """Return the next attempt of a container, on a worker."""
+    number = len(container.attempts) + 1
+    return Attempt(
+        id=f"{container.id}-{number}",
+        container_id=container.id,
+        number=number,
+        instance_id=worker.id,
+        instance_type=worker.type.name,
+        price_usd_per_hour=worker.type.price_usd_per_hour,
+        created_at=now,
+        resources=given_on(worker.type, container),
+        revision=revision,
+    )
+
+
+# ---- ended attempts whose logs are still on their way from the instances -------------------------
+
+
+class Unreleased(dict[str, Attempt]):
+    """Ended attempts by id, until every byte of their logs is kept, or never will come."""
+
+    def __init__(self, changes: list[Change]) -> None:
+        """Make it empty; what it writes goes to `changes`, to be journalled."""
+        super().__init__()
+        self._changes = changes
+
+    def log_complete(self, attempt_id: str) -> bool:
+        """Note that an ended attempt's log is complete; return whether it was awaited."""
+        attempt = self.pop(attempt_id, None)
+        if attempt is None:
+            return False
+        self._changes.append(SaveAttempt(attempt=replace(attempt, log_complete=True)))
+        return True
+
+    def drop_instance(self, worker_id: str) -> None:
+        """Stop waiting for logs from an instance that is gone."""
+        for attempt_id in sorted(self):
+            if self[attempt_id].instance_id == worker_id:
+                del self[attempt_id]
+
+
+# ---- the containers that have not ended, and the attempts whose logs are still on their way ------
+
+_START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
+
+
+class Ledger:
+    """All unfinished containers by id, the queue of those that wait, and the changes to journal.
+
+    `waiting_since` has, for each container that could run and is not known to, since when;
+    `holdbacks` are those that wait outside the queue, for a time or for somebody; `spend` is what
+    the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
+    `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
+    which running attempt has run for long enough. `residents` is how many of the open attempts are
+    of per-instance jobs; `rule` says what becomes of containers that have a placer of their own.
+    `ran` hears of each attempt that has ended, but of per-instance jobs.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: Queue,
+        types: Mapping[str, InstanceType],
+        settings: SchedulerSettings,
+    ) -> None:
+        self.containers: dict[str, Container] = {}
+        self.open_attempts: dict[str, str] = {}
+        self.supervisors_placed = 0
+        self.queue = queue
+        self.holdbacks = Holdbacks()
+        self.jobs = JobBook()
+        self.finished: list[Container] = []
+        self.time_limits = Deadlines()
+        self.residents = 0
+        self.rule: Callable[[AttemptEnd, float], Ruling | None] = lambda _end, _now: None
+        self.ran: Callable[[Attempt, float], None] = lambda _attempt, _now: None
+        self.changes: list[Change] = []
+        self.unreleased = Unreleased(self.changes)
+        self.published: list[Publication] = []
+        self.memory = QueuedMemory()
+        self.waiting_since: dict[str, float] = {}
+        self.queue_to_start_s = Histogram(_START_BOUNDS_S)
+        self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
+        self._types = types
+        self._settings = settings
+        self.spend = AttemptSpend(SpendLimits(settings), types, settings.placement)
+
+    def admit(self, container: Container) -> None:
+        """Take in a container that the store holds; it waits unless an attempt of it is open."""
+        self.containers[container.id] = container
+        self.memory.add(container.spec)
+        if not container.has_open_attempt:
+            due = restart_due(container) if container.attempts else container.spec.not_before
+            elastic = self.jobs.type_of(container.job_id) is JobType.ELASTIC  # its job says when
+            if due is not None and not elastic:
+                self.holdbacks.until(container.id, due)
+            self.wait(container, latest(container))
+            return
+        attempt = container.attempts[-1]
+        self._limit_time(container, attempt)
+        self._opened(container, attempt)
+        if attempt.started_at is None:
+            self.waiting_since[container.id] = latest(container)
+
+    def begin(self, now: float) -> None:
+        """Let nobody wait since the future: the clock may have been set back since."""
+        for container_id, since in self.waiting_since.items():
+            self.waiting_since[container_id] = min(since, now)
+        for container_id in self.holdbacks.timed():
+            self._restart_later(self.containers[container_id], now)
+        for attempt_id in sorted(self.time_limits.keys()):
+            limit_s = self.containers[self.open_attempts[attempt_id]].spec.time_limit_s or 0.0
+            self.time_limits.hasten(attempt_id, now + limit_s)
+
+    def release_due(self, now: float) -> bool:
+        """Let those wait for a place whose restart is due; return whether there were any."""
+        released = self.holdbacks.release_due(now)
+        for container_id, due in released:
+            self.wait(self.containers[container_id], due)
+        return bool(released)
+
+    def _limit_time(self, container: Container, attempt: Attempt) -> None:
+        limit_s = container.spec.time_limit_s
+        if limit_s is None or attempt.started_at is None or attempt.ending is not None:
+            return
+        if attempt.is_pulling:
+            self.time_limits.discard(attempt.id)
+        else:
+            began_at = attempt.pulled_at or attempt.started_at
+            self.time_limits.set(attempt.id, began_at + limit_s)
+
+    def hold_for_process(
+        self, container_id: str, attempt_id: str, worker_id: str, *, forgotten_before: float
+    ) -> None:
+        """Let a container wait until the process of an earlier attempt of it on a worker ends.
+
+        What an instance says of attempts that were never placed there holds nobody back, but for a
+        container that is older than `forgotten_before`: what was placed by then, in seconds since
+        the epoch, another store knew.
+        """
+        container = self.containers.get(container_id)
+        if container is None:
+            return
+        forgotten = container.created_at < forgotten_before
+        if not forgotten and not was_placed(container, attempt_id, worker_id):
+            return
+        self.holdbacks.by_process(container_id, attempt_id, worker_id)
+        if not container.has_open_attempt:
+            if container.state is ContainerState.LOCKED:
+                self.unlock(container_id)
+            self.wait(self.containers[container_id], now=0.0)
+
+    def process_gone(self, container_id: str, attempt_id: str, now: float) -> None:
+        """Note that the process of an earlier attempt has ended, or its instance is gone."""
+        held = self.holdbacks.process_gone(container_id, attempt_id)
+        container = self.containers.get(container_id)
+        if held and container is not None and not container.has_open_attempt:
+            self.wait(container, now)
+
+    def wait(self, container: Container, now: float) -> None:
+        """Let a container wait for a place, since `now`, unless something holds it back."""
+        if container.priority > 0 and container.id not in self.holdbacks:
+            self.queue.add(container)
+            self.waiting_since.setdefault(container.id, now)
+        else:
+            self.queue.discard(container.id)
+            self.waiting_since.pop(container.id, None)
+        if container.priority == 0:
+            self.jobs.hold_back(container)
+
+    def of_attempt(self, attempt_id: str) -> tuple[Container, Attempt] | None:
+        """Return an open attempt with its container, None when it is not open (any more)."""
+        container_id = self.open_attempts.get(attempt_id)
+        if container_id is None:
+            return None
+        container = self.containers[container_id]
+        attempt = container.attempts[-1]
+        if attempt.id != attempt_id:
+            raise BugError(f"the open attempt of {container_id} is not {attempt_id}")
+        return container, attempt
+
+    def save(self, container: Container, attempt: Attempt | None = None) -> None:
+        """Note a container's new value (and its latest attempt's), to be journalled."""
+        self.jobs.moved(self.containers[container.id].state, container)
+        self.containers[container.id] = container
+        self.changes.append(SaveContainer(container=container))
+        if attempt is not None:
+            self.changes.append(SaveAttempt(attempt=attempt))
+        self.published.append(PublishContainer(container=container))
+
+    def lock(self, container_id: str) -> None:
+        """Claim a place for a waiting container."""
+        container = self.containers[container_id]
+        self.save(replace(container, state=ContainerState.LOCKED))
+
+    def unlock(self, container_id: str) -> None:
+        """Give a waiting container's claim up."""
+        container = self.containers[container_id]
+        self.save(replace(container, state=ContainerState.QUEUED))
+
+    def _opened(self, container: Container, attempt: Attempt) -> None:
+        self.open_attempts[attempt.id] = container.id
+        self.residents += bool(container.pinned_to)
+        self.supervisors_placed += container.is_supervisor
+        self.spend.opened(container, attempt)
+
+    @property
+    def placed(self) -> int:
+        """Return how many containers have a place that count against limits of how many may."""
+        return len(self.open_attempts) - self.residents
+
+    def supervisors_on(self) -> dict[str, int]:
+        """Return how many supervisors have a place on instances of each type, by its name."""
+        if not self.supervisors_placed:
+            return {}
+        open_ = (self.containers[container_id] for container_id in self.open_attempts.values())
+        return dict(Counter(c.attempts[-1].instance_type for c in open_ if c.is_supervisor))
+
+    def open_attempt(
+        self, container_id: str, worker: Worker, now: float, *, revision: int = 0
+    ) -> Attempt:
+        """Begin an attempt of a waiting container on a worker; it waits no more."""
+        container = self.containers[container_id]
+        attempt = new_attempt(container, worker, now, revision=revision)
+        self.queue.discard(container_id)
+        self._opened(container, attempt)
+        self.save(
+            replace(
+                container,
+                state=ContainerState.LOCKED,
+                attempts=(*container.attempts, attempt),
+            ),
+            attempt,
+        )
+        return attempt
+
+    def running(self, attempt_id: str, now: float) -> None:
+        """Note that an attempt runs; what is known already changes nothing."""
+        found = self.of_attempt(attempt_id)
+        if found is None:
+            return
+        container, attempt = found
+        if attempt.started_at is not None and container.state is ContainerState.RUNNING:
+            return
+        since = self.waiting_since.pop(container.id, None)
+        if since is not None:
+            self.queue_to_start_s.observe(now - since)
+        attempt = replace(attempt, started_at=attempt.started_at or now)
+        self._limit_time(container, attempt)
+        self.save(
+            replace(
+                container,
+                state=ContainerState.RUNNING,
+                started_at=first_start(container, now),
+                attempts=(*container.attempts[:-1], attempt),
+            ),
+            attempt,
+        )
+
+    def image_known(self, notice: AttemptImageKnown, now: float) -> None:
+        """Note what an instance tells of an attempt's image; what is known already changes nothing.
+
+        The time that it takes to fetch it does not count against the time limit.
+        """
+        found = self.of_attempt(notice.attempt_id)
+        if found is None:
+            return
+        container, before = found
+        image, pulled_at = notice.image, before.pulled_at
+        if image.pulling:
+            attempt = replace(before, pulling_since=before.pulling_since or now)
+        else:
+            if before.is_pulling:
+                pulled_at = now
+            attempt = replace(
+                before, pulled_at=pulled_at, image_digest=image.digest, warning=image.warning
+            )
+        if attempt == before:
+            return
+        self._limit_time(container, attempt)
+        container = replace(container, attempts=(*container.attempts[:-1], attempt))
+        self.containers[container.id] = container
+        self.changes.append(SaveAttempt(attempt=attempt))
+        # The digest alone is told with what comes next: it is news to nobody who watches.
+        if attempt.is_pulling is not before.is_pulling or attempt.warning != before.warning:
+            self.published.append(PublishContainer(container=container))
+
+    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: EndingFor) -> str:
+        """Note what the outcome of a container's open attempt will be; return the attempt's id.
+
+        It is journalled, so that a restart judges the exit as this process would have.
+        """
+        container = self.containers[container_id]
+        attempt = replace(container.attempts[-1], ending=outcome, ending_for=by)
+        self.time_limits.discard(attempt.id)
+        attempts = (*container.attempts[:-1], attempt)
+        self.containers[container_id] = replace(container, attempts=attempts)
+        self.changes.append(SaveAttempt(attempt=attempt))
+        return attempt.id
+
+    def ended(self, notice: AttemptEnded, now: float) -> None:
+        """Note how an attempt ended on its instance, and what becomes of its container."""
+        found = self.of_attempt(notice.attempt_id)
+        if found is None:
+            return
+        how = notice.exit
+        container, attempt = found
+        outcome, reason = judge_end(container, how, interrupted=notice.interrupted)
+        started_at, finished_at = when_it_ran(attempt, how, now)
+        container = replace(container, started_at=first_start(container, started_at))
+        attempt = replace(
+            attempt,
+            started_at=started_at,
+            finished_at=finished_at,
+            stdout_bytes=how.stdout_bytes,
+            stderr_bytes=how.stderr_bytes,
+            exit_code=how.code,
+        )
+        end = AttemptEnd(container=container, attempt=attempt, outcome=outcome, reason=reason)
+        self.unreleased[attempt.id] = self._close(end, now)
+
+    def missing(self, notice: AttemptMissing, now: float) -> None:
+        """Note that an attempt is not where it was placed: refused, or it never began there."""
+        never = "overloaded" if notice.overloaded else "never_started"
+        self._gone(notice, now, refused=notice.refused, never=never)
+
+    def lost(self, notice: AttemptLost, now: float) -> None:
+        """Note that an attempt's instance is gone: it may have run, even if nobody saw it."""
+        self._gone(notice, now)
+
+    def _gone(
+        self,
+        of: AttemptMissing | AttemptLost,
+        now: float,
+        *,
+        refused: bool = False,
+        never: str = "",
+    ) -> None:
+        """Close an attempt of which there is no exit; `never` is its code if it never ran."""
+        found = self.of_attempt(of.attempt_id)
+        if found is not None:
+            outcome, reason = judge_gone(*found, of, refused=refused, never=never)
+            end = AttemptEnd(
+                container=found[0],
+                attempt=found[1],
+                outcome=outcome,
+                reason=reason,
+                gone_since=of.seen_at if isinstance(of, AttemptLost) else None,
+                refused=refused,
+                never_ran=bool(never) and found[1].started_at is None,
+            )
+            self._close(end, now)
+
+    def _close(self, end: AttemptEnd, now: float) -> Attempt:
+        """Give an attempt its outcome and its container what follows; return the attempt."""
+        container, attempt, outcome, reason = end.container, end.attempt, end.outcome, end.reason
+        del self.open_attempts[attempt.id]
+        self.residents -= bool(container.pinned_to)
+        self.time_limits.discard(attempt.id)
+        self.supervisors_placed -= container.is_supervisor
+        self.spend.closed(attempt.id)
+        self.waiting_since.pop(container.id, None)
+        self.outcomes[outcome.value] += 1
+        # Nobody pays for the time that it took until an instance was known to be gone.
+        ended_at = now if end.gone_since is None else min(now, end.gone_since)
+        attempt = replace(
+            attempt,
+            outcome=outcome,
+            reason=reason,
+            finished_at=attempt.finished_at
+            or max(ended_at, attempt.started_at or attempt.created_at),
+        )
+        if not container.pinned_to:
+            self.ran(attempt, now)
+        type_ = self._types.get(attempt.instance_type)
+        placement = placement_of(container, self._settings.placement)
+        cost = cost_of(attempt, resources_of(container, attempt), type_, placement)
+        container = replace(
+            container,
+            attempts=(*container.attempts[:-1], attempt),
+            cost_usd=container.cost_usd + cost,
+        )
+        ruling = self.rule(replace(end, container=container, attempt=attempt), now)
+        state = FINAL_STATE_AFTER.get(outcome)
+        if ruling is not None:
+            state, reason = ruling.state, ruling.reason
+        elif outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
+            state = ContainerState.FAILED
+        elif self._restart_later(container, now):
+            state = None
+        elif outcome is AttemptOutcome.FAILED:
+            reason = final_reason(container, reason)
+        if state is None:
+            waiting = replace(container, state=ContainerState.QUEUED)
+            self.save(waiting, attempt)
+            self.wait(waiting, now)
+        else:
+            self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
+        return attempt
+
+    def _restart_later(self, container: Container, now: float) -> bool:
+        """Hold a container back until its restart; return False when it is not to be restarted.
+
+        A clock that was set back makes it wait no longer than the delay.
+        """
+        due = restart_due(container)
+        if due is None:
+            return False
+        self.holdbacks.until(container.id, min(due, now + longest_delay_s(container)))
+        return True
+
+    def finish(
+        self,
+        container: Container,
+        state: ContainerState,
+        reason: Reason | None,
+        now: float,
+        *,
+        exit_code: int | None = None,
+        last: Attempt | None = None,
+    ) -> None:
+        """Bring a container to its final state and let go of it; it stays in the store.
+
+        It ends no earlier than what is known of it, though a later process's clock was set back.
+        """
+        self.queue.discard(container.id)
+        self.holdbacks.drop(container.id)
+        self.waiting_since.pop(container.id, None)
+        self.save(
+            replace(
+                container,
+                state=state,
+                reason=reason,
+                finished_at=max(now, latest(container)),
+                exit_code=exit_code,
+            ),
+            last,
+        )
+        self.finished.append(self.containers.pop(container.id))
+        self.memory.remove(container.spec)
+
+
+# ---- what must always hold of the ledger; tests look after every event ---------------------------
+
+
+def check(ledger: Ledger) -> None:
+    """Raise `BugError` when an invariant of the ledger does not hold."""
+    for container in ledger.containers.values():
+        _check_container(ledger, container)
+    for container_id in ledger.holdbacks.ids():
+        if container_id not in ledger.containers:
+            raise BugError(f"{container_id} is held back and is not in memory")
+    for container_id in sorted(ledger.waiting_since.keys() - ledger.containers.keys()):
+        raise BugError(f"{container_id} waits for a start and is not in memory")
+    ledger.spend.check(ledger.containers.values())
+    for attempt_id, container_id in ledger.open_attempts.items():
+        if container_id not in ledger.containers:
+            raise BugError(f"{attempt_id} is open, its container is not in memory")
+    placed = (ledger.containers[each] for each in ledger.open_attempts.values())
+    if ledger.supervisors_placed != sum(each.is_supervisor for each in placed):
+        raise BugError(f"{ledger.supervisors_placed} supervisors are not those that are placed")
+
+
+def _check_container(ledger: Ledger, container: Container) -> None:
+    """Check where one container waits, and that it has no claim while it is held back."""
+    if container.state.final:
+        raise BugError(f"{container.id} has ended and is still in memory")
+    if container.has_open_attempt:
+        should_wait = False
+    elif container.priority == 0:
+        should_wait = False
+        if container.state is ContainerState.LOCKED:
+            raise BugError(f"{container.id} is held back and keeps its claim")
+    else:
+        should_wait = container.id not in ledger.holdbacks
+    if should_wait != (container.id in ledger.queue):
+        raise BugError(f"{container.id} waits and should not, or the other way round")

@@ -1,0 +1,433 @@
+"""What a container waits for beside room: others' ends, its turn in an array, its job's release.
+
+It goes to the queue when nothing of that is left. Who never can start is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from longshore.dispatcher.domain.containers import (
+    Container,
+    ContainerState,
+    Dependency,
+    DependencyOn,
+    Reason,
+    WaitReason,
+)
+from longshore.dispatcher.domain.jobs import Job, JobState, element_node, nodes_of, task_node
+from longshore.dispatcher.domain.messages import PublishContainer, PublishJob, SaveJob
+from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.scheduling_gates import Block
+
+# ---- who waits for whose end: a graph of names, in which what has ended is forgotten -------------
+#
+# A node is whatever can be waited for: a container, one element of an array, one task of a job, a
+# job (`jobs.model`). What a container waits for costs memory only until it has ended.
+
+Needs = tuple[tuple[str, DependencyOn], ...]
+"""The nodes that are waited for, each with the end that counts."""
+
+
+class Dependencies:
+    """The containers that wait for others, with what they still wait for."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, dict[str, DependencyOn]] = {}
+        self._dependents: dict[str, dict[str, None]] = {}
+
+    def __contains__(self, container_id: str) -> bool:
+        return container_id in self._needs
+
+    def add(self, container_id: str, needs: Needs) -> None:
+        """Let a container wait for one node or more; it must not wait already."""
+        self._needs[container_id] = dict(needs)
+        for node, _ in needs:
+            self._dependents.setdefault(node, {})[container_id] = None
+
+    def needs(self, container_id: str) -> Needs:
+        """Return what a container still waits for, () when it waits for nothing."""
+        return tuple(self._needs.get(container_id, {}).items())
+
+    def ended(self, node: str, *, succeeded: bool) -> tuple[list[str], list[str]]:
+        """Note the end of a node; return who waits for nothing more, and who never can start.
+
+        Both in the order in which they came to wait; the latter are forgotten.
+        """
+        released: list[str] = []
+        doomed: list[str] = []
+        for container_id in self._dependents.pop(node, {}):
+            needs = self._needs[container_id]
+            if fails(needs.pop(node), succeeded=succeeded):
+                self.drop(container_id)
+                doomed.append(container_id)
+            elif not needs:
+                del self._needs[container_id]
+                released.append(container_id)
+        return released, doomed
+
+    def drop(self, container_id: str) -> None:
+        """Let a container wait no more; not waiting is no error."""
+        for node in self._needs.pop(container_id, {}):
+            dependents = self._dependents.get(node)
+            if dependents is not None:
+                dependents.pop(container_id, None)
+                if not dependents:
+                    del self._dependents[node]
+
+
+def fails(on: DependencyOn, *, succeeded: bool) -> bool:
+    """Return whether an end is not the one that was waited for."""
+    return on is DependencyOn.SUCCESS and not succeeded
+
+
+def still_needed(needs: Sequence[tuple[str, DependencyOn]], ended: Mapping[str, bool]) -> Needs:
+    """Return those of `needs` whose node has not ended."""
+    return tuple(each for each in needs if each[0] not in ended)
+
+
+def failed_among(
+    needs: Sequence[tuple[str, DependencyOn]], ended: Mapping[str, bool]
+) -> str | None:
+    """Return the first node that ended otherwise than it must, None when there is none."""
+    for node, on in needs:
+        succeeded = ended.get(node)
+        if succeeded is not None and fails(on, succeeded=succeeded):
+            return node
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pin:
+    """What somebody is about to wait for: what of it has ended since."""
+
+    holders: int = 0
+    ended: dict[str, bool] = field(default_factory=dict)
+
+
+class Workflow:
+    """Admits containers into the ledger, and lets them on when what is before them has ended."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._jobs = ledger.jobs
+        self._dependencies = Dependencies()
+        self._pins: dict[str, _Pin] = {}
+
+    # ---- coming ------------------------------------------------------------------------------
+
+    def admit(self, containers: Iterable[Container], ended: Mapping[str, bool], now: float) -> None:
+        """Take in containers that the store holds, whose jobs are known.
+
+        `ended` says of the nodes that they wait for, and that have ended, whether they succeeded.
+        """
+        waiting = []
+        for container in containers:
+            if container.job_id:
+                self._jobs.take_in(container)
+            if container.has_open_attempt or container.state is not ContainerState.QUEUED:
+                self._jobs.force(container)
+                self._hold_with_job(container)
+                self._ledger.admit(container)
+            else:
+                waiting.append(container)
+        # Who was under way before comes before who never was.
+        for container in sorted(waiting, key=lambda each: not each.attempts):
+            self._admit_waiting(container, ended, now)
+
+    def restore(self, containers: Iterable[Container], ended: Mapping[str, bool]) -> None:
+        """Take in what a start finds in the store, as `admit` does."""
+        self.admit(containers, ended, now=0.0)
+
+    def _admit_waiting(self, container: Container, ended: Mapping[str, bool], now: float) -> None:
+        needs = () if container.attempts else _needs_of(container)
+        outcomes = ((node, self._known(node, ended)) for node, _ in needs)
+        known = {node: outcome for node, outcome in outcomes if outcome is not None}
+        failed = failed_among(needs, known)
+        rest = still_needed(needs, known)
+        self._hold_with_job(container)
+        if rest or failed is not None:
+            self._ledger.holdbacks.block(container.id, Block.AFTER)
+        elif not self._jobs.enter(container):
+            self._ledger.holdbacks.block(container.id, Block.MAX_RUNNING)
+        self._ledger.admit(container)
+        if failed is not None:
+            self._doom(container.id, failed, now)
+        elif rest:
+            self._dependencies.add(container.id, rest)
+
+    def _known(self, node: str, ended: Mapping[str, bool]) -> bool | None:
+        """Return whether a node succeeded, None while it has not ended.
+
+        What nobody has heard of has not succeeded, and never will.
+        """
+        if node in ended:
+            return ended[node]
+        root = node.partition("/")[0]
+        pin = self._pins.get(root)
+        if pin is not None and node in pin.ended:
+            return pin.ended[node]
+        return None if root in self._ledger.containers or root in self._jobs else False
+
+    def _hold_with_job(self, container: Container) -> None:
+        job_id = container.job_id
+        if self._jobs.is_held(job_id):
+            self._ledger.holdbacks.block(container.id, Block.JOB_HELD)
+        type_ = self._jobs.type_of(job_id)
+        if type_ is not None and type_.has_own_placer:
+            self._ledger.holdbacks.block(container.id, Block.OWN_PLACER)
+
+    # ---- what somebody is about to wait for ----------------------------------------------------
+
+    def pin(self, roots: Iterable[str]) -> None:
+        """Remember the ends of containers and jobs from now on, until `unpin`.
+
+        Who looks up what has ended already, and afterwards submits who waits for it, would else
+        miss what ends in between.
+        """
+        for root in roots:
+            self._pins.setdefault(root, _Pin()).holders += 1
+
+    def unpin(self, roots: Iterable[str]) -> None:
+        """Forget what was remembered for one who called `pin` with the same; none is no error."""
+        for root in roots:
+            pin = self._pins.get(root)
+            if pin is None:
+                continue
+            pin.holders -= 1
+            if not pin.holders:
+                del self._pins[root]
+
+    # ---- going on ------------------------------------------------------------------------------
+
+    def settle(self, now: float) -> bool:
+        """Do what follows of containers' ends; return whether anybody came to wait for room."""
+        released = self._go_on(now)
+        while concluded := self._turn(now):
+            for job in concluded:
+                succeeded = job.state is JobState.SUCCEEDED
+                for node in [*(task_node(job.id, task.name) for task in job.tasks), job.id]:
+                    released = self._node_ended(node, succeeded, now) or released
+            released = self._go_on(now) or released
+        return released
+
+    def _turn(self, now: float) -> list[Job]:
+        """Tell of jobs that changed; return those that ended, and not with their containers."""
+        told = self._jobs.turn(now)
+        for job in told:
+            self._ledger.changes.append(SaveJob(job=job))
+            deed = self._jobs.take_deed(job.id)
+            self._ledger.published.append(PublishJob(job=job, deed=deed))
+        return [job for job in told if job.state.final and not job.ends_by_itself]
+
+    def _go_on(self, now: float) -> bool:
+        """Do what follows of each container's end; return whether anybody came to wait for room."""
+        released = False
+        ledger = self._ledger
+        idle = self._jobs.take_idle()
+        while ledger.finished or idle:
+            finished = list(ledger.finished)
+            ledger.finished.clear()
+            # All of them first: who ended together with what it waited for is not to be cancelled.
+            for container in finished:
+                self._dependencies.drop(container.id)
+            for container in finished:
+                for node, succeeded in self._jobs.ends_with(container):
+                    released = self._node_ended(node, succeeded, now) or released
+                released = self._take_turn(self._jobs.leave(container), now) or released
+            for container_id in idle:
+                released = self._give_turn_up(container_id, now) or released
+            idle = self._jobs.take_idle()
+        return released
+
+    def _give_turn_up(self, container_id: str, now: float) -> bool:
+        container = self._ledger.containers.get(container_id)
+        return container is not None and self._take_turn(self._jobs.leave(container), now)
+
+    def _node_ended(self, node: str, succeeded: bool, now: float) -> bool:
+        pin = self._pins.get(node.partition("/")[0])
+        if pin is not None:
+            pin.ended[node] = succeeded
+        released, doomed = self._dependencies.ended(node, succeeded=succeeded)
+        for container_id in doomed:
+            self._doom(container_id, node, now)
+        went = False
+        for container_id in released:
+            holdbacks = self._ledger.holdbacks
+            holdbacks.unblock(container_id, Block.AFTER)
+            container = self._ledger.containers[container_id]
+            if self._jobs.enter(container):
+                went = self._wait(container, now) or went
+            else:
+                holdbacks.block(container_id, Block.MAX_RUNNING)
+                self._ledger.published.append(PublishContainer(container=container))
+        return went
+
+    def _take_turn(self, container_id: str | None, now: float) -> bool:
+        if container_id is None:
+            return False
+        self._ledger.holdbacks.unblock(container_id, Block.MAX_RUNNING)
+        return self._wait(self._ledger.containers[container_id], now)
+
+    def line_up(self, container: Container) -> None:
+        """Let an element wait for its turn, by its index, that gave its own up or never had one."""
+        holdbacks = self._ledger.holdbacks
+        is_in_line = bool(holdbacks.blocks(container.id) & (Block.AFTER | Block.MAX_RUNNING))
+        if not is_in_line and not self._jobs.enter(container):
+            holdbacks.block(container.id, Block.MAX_RUNNING)
+
+    def _wait(self, container: Container, now: float) -> bool:
+        """Let a container wait for room if nothing else holds it; tell of it either way."""
+        self._ledger.wait(container, now)
+        self._ledger.published.append(PublishContainer(container=container, released=True))
+        return container.id in self._ledger.queue
+
+    def _doom(self, container_id: str, node: str, now: float) -> None:
+        """Cancel a container that waits for what has not succeeded."""
+        container = self._ledger.containers[container_id]
+        message = f"it was to run after {node}, which did not succeed"
+        reason = Reason(code="dependency_failed", message=message)
+        self._ledger.finish(container, ContainerState.CANCELLED, reason, now)
+
+    # ---- held jobs -----------------------------------------------------------------------------
+
+    def hold(self, job_id: str, *, held: bool, now: float) -> None:
+        """Let a job start nothing new, or go on; what runs of it goes on."""
+        if self._jobs.is_held(job_id) == held:
+            return
+        self._jobs.set_held(job_id, held=held)
+        ledger = self._ledger
+        for container_id in self._jobs.containers_of(job_id):
+            container = ledger.containers[container_id]
+            if not held:
+                ledger.holdbacks.unblock(container_id, Block.JOB_HELD)
+            else:
+                ledger.holdbacks.block(container_id, Block.JOB_HELD)
+            if container.has_open_attempt:
+                continue
+            if held and container.state is ContainerState.LOCKED:
+                ledger.unlock(container_id)
+            ledger.wait(ledger.containers[container_id], now)
+
+    def _no_turn(self, container: Container) -> WaitReason:
+        """Return why an element waits for its turn."""
+        under_way = self._jobs.under_way_with(container)
+        message = f"as many of its array are under way as may be at once ({under_way})"
+        return WaitReason(code="max_running", message=message, limit="max_running")
+
+    def needs(self, container_id: str) -> Needs:
+        """Return the nodes whose ends a container waits for, () for none."""
+        return self._dependencies.needs(container_id)
+
+    # ---- why somebody waits --------------------------------------------------------------------
+
+    def reason(self, container: Container) -> WaitReason | None:
+        """Return what a container waits for beside room, None for nothing."""
+        block = self._ledger.holdbacks.blocks(container.id)
+        if Block.JOB_HELD in block:
+            message = f"its job {container.job_id} is held, and starts nothing until it is released"
+            return WaitReason(code="job_held", message=message)
+        if Block.AFTER in block:
+            return _after(self._dependencies.needs(container.id))
+        if Block.MAX_RUNNING in block:
+            return self._no_turn(container)
+        return None
+
+
+def roots_of(containers: Iterable[Container]) -> list[str]:
+    """Return the containers and jobs that some new containers wait for, sorted, each once."""
+    specs = {id(container.spec): container.spec for container in containers}
+    return sorted({each.of.partition("/")[0] for spec in specs.values() for each in spec.after})
+
+
+def _needs_of(container: Container) -> Needs:
+    """Return the nodes that a container waits for, as it was submitted."""
+    return tuple((_node(container, each), each.on) for each in container.spec.after)
+
+
+def _node(container: Container, dependency: Dependency) -> str:
+    if not dependency.each or container.array_index is None:
+        return dependency.of
+    job_id, _, task = dependency.of.partition("/")
+    return element_node(job_id, task, container.array_index)
+
+
+def _after(needs: Needs) -> WaitReason:
+    """Return the reason of one that waits for others, by the first of them."""
+    if not needs:
+        return WaitReason(code="after", message="it waits for others to end")
+    node, on = needs[0]
+    what = "succeed" if on is DependencyOn.SUCCESS else "end"
+    more = f", and for {len(needs) - 1} more" if len(needs) > 1 else ""
+    return WaitReason(code="after", message=f"it waits for {node} to {what}{more}", behind=node)
+
+
+# ---- who comes first of those that wait for each other's ends, for whoever asks about the last ---
+
+MOST_LINKS = 10_000
+MOST_CONTAINERS = 20_000
+"""How many unfinished containers the jobs on the way may have that are looked through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """The `first` that waits for no other's end, and how many are `before` who was asked about.
+
+    `first` is a container, or a node of which no container is known; where the way to it is too
+    long, who was reached, and `is_whole` is False.
+    """
+
+    first: str
+    before: int
+    is_whole: bool = True
+
+
+def chain_before(container_id: str, *, ledger: Ledger, workflow: Workflow) -> Chain:
+    """Follow what a container waits for, and what that waits for; of several always the first."""
+    walk = _Walk(ledger)
+    current, before = container_id, 0
+    while needs := workflow.needs(current):
+        if before == MOST_LINKS:
+            return Chain(first=current, before=before, is_whole=False)
+        node, _ = needs[0]
+        before += 1
+        found = walk.container_of(node)
+        if found is None:
+            return Chain(first=node, before=before)
+        current = found
+    return Chain(first=current, before=before)
+
+
+class _Walk:
+    """Finds who has to end for a node to end; each job on the way is looked through once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._found: dict[str, Mapping[str, str]] = {}
+        self._left = MOST_CONTAINERS
+
+    def container_of(self, node: str) -> str | None:
+        """Return the first unfinished container of a node that waits for no other, or its first."""
+        root = node.partition("/")[0]
+        if root in self._ledger.containers:
+            return root
+        if root not in self._found:
+            self._found[root] = self._by_node(root)
+        return self._found[root].get(node)
+
+    def _by_node(self, job_id: str) -> Mapping[str, str]:
+        container_ids = self._ledger.jobs.containers_of(job_id)
+        self._left -= len(container_ids)
+        if self._left < 0:
+            return {}
+        found: dict[str, str] = {}
+        waits = {each: Block.AFTER in self._ledger.holdbacks.blocks(each) for each in container_ids}
+        for container_id in sorted(container_ids, key=waits.__getitem__):
+            container = self._ledger.containers[container_id]
+            for node in (*nodes_of(container), task_node(job_id, container.task), job_id):
+                found.setdefault(node, container_id)
+        return found

@@ -1,0 +1,28 @@
+"""What is told of strays: processes on instances that no container wants."""
+
+from __future__ import annotations
+
+from longshore.dispatcher.domain.messages import PublishStray, StrayDeed
+from longshore.pool.pool_events import StrayFound, StrayGone
+
+
+def stray_found(notice: StrayFound) -> PublishStray:
+    """Return what is told of a stray that was found."""
+    return PublishStray(
+        deed=StrayDeed.KEPT if notice.kept_for else StrayDeed.ENDED_BY_US,
+        worker_id=notice.worker_id,
+        attempt_id=notice.attempt_id,
+        container_id=notice.container_id,
+        store=notice.kept_for,
+    )
+
+
+def stray_gone(notice: StrayGone) -> PublishStray:
+    """Return what is told of a stray that has ended, or whose instance is gone."""
+    return PublishStray(
+        deed=StrayDeed.GONE,
+        worker_id=notice.worker_id,
+        attempt_id=notice.attempt_id,
+        container_id=notice.container_id,
+        exit_code=None if notice.exit is None else notice.exit.code,
+    )

@@ -1,0 +1,1 @@
+"""The driver for the clouds that Apache Libcloud speaks to."""
