@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from longshore.dispatcher.domain.containers import Placement, Profile, SchedulerSettings
 from longshore.dispatcher.domain.feasibility import eligible_types, price_order
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules
-from longshore.dispatcher.scheduler.placement.snapshot import View
-from longshore.dispatcher.scheduler.scale_up.solve import Option, Want
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
+from longshore.dispatcher.scheduler.placement.snapshot import Snapshot
+from longshore.dispatcher.scheduler.scale_up.solve import Item, Option
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, price, random_case, random_type, solve
@@ -83,11 +83,11 @@ def ratios(cases: int) -> list[float]:
     return sorted(found)
 
 
-def large_wants(classes: int, types: int, containers: int) -> list[Want]:
+def large_wants(classes: int, types: int, containers: int) -> list[Item]:
     """Return many wants on many types; each class may go to every type that it fits."""
     dice = random.Random(1)
     offered = sorted((random_type(dice, number) for number in range(types)), key=price_order)
-    wants: list[Want] = []
+    wants: list[Item] = []
     while len(wants) < classes:
         need = Resources(
             cpu_millis=100 * dice.randint(1, 40), memory_bytes=GIB // 8 * dice.randint(1, 40)
@@ -96,7 +96,7 @@ def large_wants(classes: int, types: int, containers: int) -> list[Want]:
             Option(type=type_, need=need) for type_ in offered if need.fits_in(type_.allocatable)
         )
         if options:
-            wants.append(Want(index=len(wants), count=containers, options=options))
+            wants.append(Item(index=len(wants), count=containers, options=options))
     return wants
 
 
@@ -150,7 +150,7 @@ def family_type(dice: random.Random, number: int) -> InstanceType:
 
 def large_view(
     catalogue: str, types: int, classes: int, containers: int, max_instances: int
-) -> View:
+) -> Snapshot:
     """Return what a pass decides from in which nothing is there yet."""
     dice = random.Random(1)
     make = family_type if catalogue == "families" else random_type
@@ -166,7 +166,7 @@ def large_view(
         each = make_container(number, priority=dice.randint(1, 1000))
         queue.add(replace(each, spec=replace(each.spec, resources=needs[number % classes])))
     settings = SchedulerSettings()
-    rules = Rules(
+    rules = PackingPolicy(
         placement=Placement.PACKED,
         profile=Profile.OPTIMIZE_UTILIZATION,
         max_containers=settings.max_containers_per_instance,

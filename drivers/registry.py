@@ -20,7 +20,7 @@ from longshore.drivers.interface import InstanceSet, InstanceType
 # ---- one call at a time for each name, whoever else calls meanwhile ------------------------------
 
 
-class Turns:
+class KeyedLock:
     """Lets calls for one name wait for each other, and those for several names go on together."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
 from longshore.pool.charging import charge, found_as, room_left, shares_a_cpu
-from longshore.pool.create_backoff import CreateHolds
+from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.messages import (
     CloseSession,
     CreateInstance,
@@ -116,7 +116,7 @@ class PoolCore:
         self.asked_behaviors: dict[str, IdleBehavior] = {}
         self.asked_notes: dict[str, BehaviorNote] = {}
         self.asked_kills: dict[str, str] = {}
-        self.holds = CreateHolds(settings=settings, types=types, groups=quota_groups)
+        self.holds = CreateBackoff(settings=settings, types=types, groups=quota_groups)
         self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
         self.probe_gate = ProbeGate(settings.max_probes_per_second)
         self.timers = Timers()

@@ -23,15 +23,15 @@ from longshore.pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sent
 from longshore.pool.holds import (
     EVERYTHING,
     Allowance,
-    Hindrance,
-    HindranceKind,
-    Hold,
+    CallHold,
+    CreateBlock,
+    CreateBlockKind,
     HoldCause,
     Scope,
     Tally,
 )
 from longshore.pool.model import PoolSettings
-from longshore.pool.quotas import KnownQuota, ToldQuotas
+from longshore.pool.quotas import KnownQuota, ObservedQuotas
 
 # --------------------------------------------------------------------------------------------------
 # Creates of which nobody knows whether they made an instance: one may be chance, a row is none.
@@ -39,7 +39,7 @@ from longshore.pool.quotas import KnownQuota, ToldQuotas
 # Pure: `now` comes in.
 
 
-class Doubts:
+class AmbiguousCreates:
     """The rows of such creates, by the name of their type."""
 
     def __init__(self, *, forgotten_after_s: float) -> None:
@@ -79,11 +79,11 @@ _FORGOTTEN_AFTER_S = 900.0
 
 
 _KINDS = {
-    HoldCause.CAPACITY: HindranceKind.CAPACITY,
-    HoldCause.QUOTA: HindranceKind.QUOTA,
-    HoldCause.RATE_LIMIT: HindranceKind.OTHER,
-    HoldCause.ERROR: HindranceKind.OTHER,
-    HoldCause.STILLBORN: HindranceKind.OTHER,
+    HoldCause.CAPACITY: CreateBlockKind.CAPACITY,
+    HoldCause.QUOTA: CreateBlockKind.QUOTA,
+    HoldCause.RATE_LIMIT: CreateBlockKind.OTHER,
+    HoldCause.ERROR: CreateBlockKind.OTHER,
+    HoldCause.STILLBORN: CreateBlockKind.OTHER,
 }
 
 
@@ -95,13 +95,13 @@ class _Record:
     `others_work` says that an instance of another was made since the first.
     """
 
-    hold: Hold
+    hold: CallHold
     repeats: int
     first_at: float
     others_work: bool = False
 
 
-class CreateHolds:
+class CreateBackoff:
     """What holds creates; each cause and scope on its own, none ends another's."""
 
     def __init__(
@@ -120,9 +120,9 @@ class CreateHolds:
         self._groups = dict(groups)
         self._grouped = any(self._groups.get(name) for name in self._types)
         self._records: dict[tuple[HoldCause, Scope], _Record] = {}
-        self._doubts = Doubts(forgotten_after_s=_FORGOTTEN_AFTER_S)
+        self._doubts = AmbiguousCreates(forgotten_after_s=_FORGOTTEN_AFTER_S)
         self._left_at: dict[str, float] = {}
-        self.quotas = ToldQuotas(
+        self.quotas = ObservedQuotas(
             covers=self.covers, types=tuple(self._types.values()), first_s=settings.quota_hold_s
         )
 
@@ -283,18 +283,18 @@ class CreateHolds:
 
     # ---- what follows ------------------------------------------------------------------------
 
-    def active(self, now: float) -> list[Hold]:
+    def active(self, now: float) -> list[CallHold]:
         """Return the holds that are on, by cause, the oldest first."""
         if not self._records:
             return []
         records = (r for cause in HoldCause for r in self._of(cause))
         return [record.hold for record in records if now < record.hold.until]
 
-    def of(self, cause: HoldCause, now: float) -> Hold | None:
+    def of(self, cause: HoldCause, now: float) -> CallHold | None:
         """Return the oldest hold of a cause that is on, None when none is."""
         return next((hold for hold in self.active(now) if hold.cause is cause), None)
 
-    def unended(self, cause: HoldCause, now: float) -> Hold | None:
+    def unended(self, cause: HoldCause, now: float) -> CallHold | None:
         """Return a cause's hold of everything that no create has ended yet, None without one.
 
         It may be over by now; then one create is tried, or waits for somebody who needs it.
@@ -329,7 +329,7 @@ class CreateHolds:
         unproven: bool,
         tally: Callable[[Scope], Tally],
         now: float,
-    ) -> Hindrance | None:
+    ) -> CreateBlock | None:
         """Return what keeps a type from being created, None when nothing does.
 
         `in_flight` are the types of the creates under way: on a trial there may be one. `unproven`
@@ -416,7 +416,7 @@ class CreateHolds:
 
     def _used_up(
         self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
-    ) -> Hindrance | None:
+    ) -> CreateBlock | None:
         """Return which quota allows no more of a type now, None when each does."""
         found = self._allowances_of_quotas(type_, tally, now).values()
         used_up = [each.then for each in found if not each.number]
@@ -444,14 +444,14 @@ class CreateHolds:
             message = f"those that are being shut down must be gone first, after: {known.reason}"
         # What is being created is no refusal: nobody need be stopped or shut down for it.
         until = None if number else until
-        kind = HindranceKind.QUOTA if until is not None else HindranceKind.OTHER
+        kind = CreateBlockKind.QUOTA if until is not None else CreateBlockKind.OTHER
         return Allowance(
             number=number,
             cpu_millis=None if is_trial else cpu_millis,
             is_trial=is_trial,
             then=self._hindrance_in(
                 known.scope,
-                kind=HindranceKind.NONE_ALLOWED if alone else kind,
+                kind=CreateBlockKind.NONE_ALLOWED if alone else kind,
                 message=message,
                 until=until,
                 topic=f"{HoldCause.QUOTA.value} {QuotaError.__name__}",
@@ -487,7 +487,7 @@ class CreateHolds:
         since, until = now, now + length_s
         if old is not None and now < old.hold.until:
             since, until = old.hold.since, max(until, old.hold.until)
-        hold = Hold(
+        hold = CallHold(
             cause=cause,
             scope=scope,
             since=since,
@@ -559,7 +559,7 @@ class CreateHolds:
             case _:
                 assert_never(cause)
 
-    def _hindrance(self, hold: Hold, now: float) -> Hindrance:
+    def _hindrance(self, hold: CallHold, now: float) -> CreateBlock:
         kind = _KINDS[hold.cause]
         message, until = hold.reason, None
         if now < hold.until:
@@ -567,15 +567,15 @@ class CreateHolds:
         else:
             message = f"one create is being tried, after: {hold.reason}"
             # A trial is no refusal: nobody need be stopped or shut down for it.
-            kind = kind if kind is HindranceKind.CAPACITY else HindranceKind.OTHER
+            kind = kind if kind is CreateBlockKind.CAPACITY else CreateBlockKind.OTHER
         topic = f"{hold.cause.value} {hold.error}"
         return self._hindrance_in(hold.scope, kind=kind, message=message, until=until, topic=topic)
 
     def _hindrance_in(
-        self, scope: Scope, *, kind: HindranceKind, message: str, until: float | None, topic: str
-    ) -> Hindrance:
+        self, scope: Scope, *, kind: CreateBlockKind, message: str, until: float | None, topic: str
+    ) -> CreateBlock:
         covers = frozenset(n for n, t in self._types.items() if self.covers(scope, t))
-        return Hindrance(
+        return CreateBlock(
             kind=kind,
             message=message,
             until=until,

@@ -16,7 +16,7 @@ class HoldCause(Enum):
     STILLBORN = "stillborn"
 
 
-class HindranceKind(Enum):
+class CreateBlockKind(Enum):
     """What kind of thing keeps a type from being created, as far as a plan depends on it.
 
     A quota that is used up has room again when an instance leaves; where none was there when it
@@ -47,7 +47,7 @@ EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class CallHold:
     """Calls wait `since` a time `until` another, and why.
 
     One for a quota keeps nobody from the instances that are known to be allowed. Any other goes on
@@ -64,7 +64,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hindrance:
+class CreateBlock:
     """What keeps a type from being created now.
 
     `until` is when it ends, None when that hangs on a create that is under way. `covers` are the
@@ -72,7 +72,7 @@ class Hindrance:
     is equal for hindrances whose messages differ in ids and numbers at most.
     """
 
-    kind: HindranceKind
+    kind: CreateBlockKind
     message: str
     until: float | None
     covers: frozenset[str]
@@ -89,7 +89,7 @@ class Allowance:
     """
 
     number: int
-    then: Hindrance
+    then: CreateBlock
     cpu_millis: int | None = None
     is_trial: bool = True
 

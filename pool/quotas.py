@@ -79,7 +79,7 @@ class _Told:
     trials: int = 0
 
 
-class ToldQuotas:
+class ObservedQuotas:
     """What errors have told, by scope."""
 
     def __init__(

@@ -13,8 +13,8 @@ from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.service.events import Broker, Watchers
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.events import Broker, ContainerNotifier
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import CreateInstance
 from tests.engine_rig import Rig
@@ -59,15 +59,15 @@ def runtime_over(
 
 def backend_with(
     runtime: Runtime, rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
-) -> DispatcherBackend:
+) -> DispatcherService:
     """Return the backend of an engine that is run, or not; ids count from 0."""
     numbers = iter(range(100_000))
-    return DispatcherBackend(
+    return DispatcherService(
         runtime=runtime,
         store=store,
         logs=LogStore(tmp_path / "logs"),
         broker=Broker(),
-        watchers=Watchers(),
+        watchers=ContainerNotifier(),
         metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
         types=tuple(rig.types.values()),
         now=lambda: rig.now,
@@ -80,7 +80,7 @@ def backend_with(
 @asynccontextmanager
 async def backend_over(
     rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
-) -> AsyncIterator[DispatcherBackend]:
+) -> AsyncIterator[DispatcherService]:
     """Serve the engine of a rig, whose commands nobody carries out; ids count from 0."""
     runtime = runtime_over(rig, store)
     running = asyncio.create_task(runtime.run())

@@ -11,8 +11,8 @@ from longshore.dispatcher.domain.jobs import (
     Job,
     JobTask,
     JobType,
+    JobTypeSpec,
     Role,
-    Terms,
 )
 from longshore.pool.messages import ListInstances, StartAttempt
 from longshore.pool.model import PoolSettings
@@ -64,7 +64,7 @@ def elastic_job(
 ) -> tuple[Job, tuple[Container, ...]]:
     """Return elastic job "j-N" with its containers, numbered from N x 1000 on."""
     job, containers = make_job(number, *tasks, held=held, priority=priority)
-    terms = Terms(elastic=ElasticTerms(mode=mode, scale_up=scale_up))
+    terms = JobTypeSpec(elastic=ElasticTerms(mode=mode, scale_up=scale_up))
     return replace(job, type=JobType.ELASTIC, terms=terms), containers
 
 

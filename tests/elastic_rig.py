@@ -10,20 +10,22 @@ from longshore.dispatcher.domain.jobs import ElasticMode, Role
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticJob,
+    ElasticNode,
     ElasticPlan,
     ElasticView,
     Member,
+    MemberPlace,
     MemberState,
-    Place,
-    Room,
 )
 from longshore.dispatcher.scheduler.elastic.order import progressed, remaining_s
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
-from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind, empty_slot
 from longshore.drivers.interface import InstanceType, Resources
 from tests.samples import GIB, make_type
 
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=1000)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=1000
+)
 UNIT = Resources(cpu_millis=1000, memory_bytes=GIB)
 _MOMENT_S = 1e-9
 
@@ -61,7 +63,7 @@ def running(job: ElasticJob, on: str = "i-1", *, since: float = 0.0, **counts: i
 
 def rooms_of(
     types: Iterable[tuple[str, InstanceType]], jobs: Iterable[ElasticJob]
-) -> tuple[Room, ...]:
+) -> tuple[ElasticNode, ...]:
     """Return ready instances, by id and type, on which these jobs' members are and nothing else."""
     slots = {instance_id: empty_slot(SlotKind.READY, instance_id, t) for instance_id, t in types}
     for job in jobs:
@@ -70,7 +72,9 @@ def rooms_of(
             if member.state.has_place and member.instance_id in slots:
                 slots[member.instance_id].assign(resources[member.component])
     return tuple(
-        Room(id=slot.id, type=slot.type, free=slot.free, count=slot.count, sharers=slot.sharers)
+        ElasticNode(
+            id=slot.id, type=slot.type, free=slot.free, count=slot.count, sharers=slot.sharers
+        )
         for slot in slots.values()
     )
 
@@ -79,7 +83,7 @@ def view_of(
     *jobs: ElasticJob,
     cpus: Sequence[int] = (10,),
     settings: ElasticSettings | None = None,
-    rooms: tuple[Room, ...] | None = None,
+    rooms: tuple[ElasticNode, ...] | None = None,
     types: tuple[InstanceType, ...] = (),
 ) -> ElasticView:
     """Return a view of instances i-1, i-2, ... with so many cpus (and 1.1 GiB for each) and jobs.
@@ -116,7 +120,7 @@ def applied(job: ElasticJob, plan: ElasticPlan, now: float) -> ElasticJob:
     )
 
 
-def _of(job: ElasticJob, places: Iterable[Place]) -> tuple[Place, ...]:
+def _of(job: ElasticJob, places: Iterable[MemberPlace]) -> tuple[MemberPlace, ...]:
     return tuple(place for place in places if place.job_id == job.id)
 
 

@@ -30,7 +30,7 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.engine.outbox import Outflow, Write
+from longshore.dispatcher.engine.outbox import Outbox, Write
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
 from longshore.pool.messages import (
@@ -142,7 +142,7 @@ class Rig(RigStore):
             store_since=self.store_since,
             store_accepted=self.store_accepted,
         )
-        self.outflow = Outflow()
+        self.outflow = Outbox()
         self.uncommitted: list[Write] = []
         self.store_lags = False
         if not listed:

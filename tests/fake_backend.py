@@ -34,7 +34,7 @@ from longshore.dispatcher.domain.views import (
     StrayView,
 )
 from longshore.dispatcher.domain.vitals import Vitals
-from longshore.dispatcher.explain.explanation import Explanation, Standing
+from longshore.dispatcher.explain.explanation import Explanation, WaitStatus
 from longshore.dispatcher.explain.instance_views import stray_page
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.contracts import (
@@ -142,10 +142,10 @@ class FakeBackend(FakeJobs):
             raise NotFound(f"there is no container {container_id}")
         return self._containers[container_id]
 
-    def standing(self, container: Container) -> Standing:
+    def standing(self, container: Container) -> WaitStatus:
         message = self.waiting.get(container.id, "")
         reason = WaitReason(code="waits", message=message) if message else None
-        return Standing(reason=reason, doubt=self.doubts.get(container.id, ""))
+        return WaitStatus(reason=reason, doubt=self.doubts.get(container.id, ""))
 
     async def explain(self, container_id: str) -> Explanation:
         container = await self.container(container_id)

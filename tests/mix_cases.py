@@ -13,7 +13,7 @@ import pulp
 
 from longshore.dispatcher.domain.containers import Placement
 from longshore.dispatcher.domain.feasibility import price_order
-from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want, cheapest_mix
+from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option, cheapest_mix
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
 from tests.samples import GIB
@@ -22,11 +22,11 @@ MAX_CONTAINERS = 8
 CBC = Path(sys.executable).with_name("cbc")  # comes with the development tools, beside Python
 
 
-def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[Want]:
+def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[Item]:
     """Return wants of few containers, on types with odd prices and shapes."""
     dice = random.Random(seed)
     types = [random_type(dice, number) for number in range(dice.randint(2, 6))]
-    wants: list[Want] = []
+    wants: list[Item] = []
     left = dice.randint(1, containers)
     for index in range(dice.randint(1, classes)):
         need = Resources(
@@ -42,7 +42,7 @@ def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[Wa
         ]
         count = dice.randint(1, max(1, left))
         if options and left:
-            wants.append(Want(index=index, count=count, options=tuple(options)))
+            wants.append(Item(index=index, count=count, options=tuple(options)))
             left -= count
     return wants or random_case(seed + 1_000_000, containers=containers, classes=classes)
 
@@ -69,7 +69,7 @@ def random_type(dice: random.Random, number: int) -> InstanceType:
 
 
 def solve(
-    wants: Sequence[Want],
+    wants: Sequence[Item],
     *,
     placement: Placement = Placement.PACKED,
     max_containers: int = MAX_CONTAINERS,
@@ -91,7 +91,7 @@ def price(mix: Sequence[NewInstance]) -> Decimal:
     return sum((new.type.price_usd_per_hour for new in mix), Decimal(0))
 
 
-def holds(wants: Sequence[Want], type_: InstanceType, contents: Sequence[tuple[int, int]]) -> bool:
+def holds(wants: Sequence[Item], type_: InstanceType, contents: Sequence[tuple[int, int]]) -> bool:
     """Return whether an instance holds (index, count) pairs, found one container at a time."""
     needs = {
         (want.index, option.type.name): option.need for want in wants for option in want.options
@@ -113,7 +113,7 @@ def holds(wants: Sequence[Want], type_: InstanceType, contents: Sequence[tuple[i
     )
 
 
-def cheapest_by_contents(wants: Sequence[Want]) -> dict[tuple[int, ...], InstanceType]:
+def cheapest_by_contents(wants: Sequence[Item]) -> dict[tuple[int, ...], InstanceType]:
     """Return the cheapest type for everything that one instance can hold of the wants."""
     types = sorted(
         {option.type.name: option.type for w in wants for option in w.options}.values(),
@@ -128,11 +128,11 @@ def cheapest_by_contents(wants: Sequence[Want]) -> dict[tuple[int, ...], Instanc
     return found
 
 
-def _counts(wants: Sequence[Want]) -> Iterator[tuple[int, ...]]:
+def _counts(wants: Sequence[Item]) -> Iterator[tuple[int, ...]]:
     return itertools.product(*(range(want.count + 1) for want in wants))
 
 
-def optimum(wants: Sequence[Want]) -> Decimal:
+def optimum(wants: Sequence[Item]) -> Decimal:
     """Return the lowest price that holds all wants, by going through every partition."""
     prices = {p: t.price_usd_per_hour for p, t in cheapest_by_contents(wants).items()}
     best: dict[tuple[int, ...], Decimal] = {(0,) * len(wants): Decimal(0)}
@@ -147,7 +147,7 @@ def optimum(wants: Sequence[Want]) -> Decimal:
     return best[tuple(want.count for want in wants)]
 
 
-def optimum_by_program(wants: Sequence[Want]) -> Decimal:
+def optimum_by_program(wants: Sequence[Item]) -> Decimal:
     """Return the lowest price that holds all wants, by an integer program."""
     patterns = sorted(cheapest_by_contents(wants).items())
     program = pulp.LpProblem("mix", pulp.LpMinimize)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import Constraints, Container, ContainerSpec, Retries
-from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, PerInstanceTerms, Tally, Terms
+from longshore.dispatcher.domain.jobs import (
+    Job,
+    JobTask,
+    JobType,
+    JobTypeSpec,
+    PerInstanceTerms,
+    Tally,
+)
 from longshore.dispatcher.domain.messages import JobRevised, JobSubmitted
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import (
@@ -56,7 +63,7 @@ def daemon(
         type=type_,
         tasks=(JobTask(name="", spec=spec, size=0),),
         tallies=(Tally(),),
-        terms=Terms(per_instance=PerInstanceTerms(revised_at=1000.0, **terms)),  # type: ignore[arg-type]  # fields of the terms
+        terms=JobTypeSpec(per_instance=PerInstanceTerms(revised_at=1000.0, **terms)),  # type: ignore[arg-type]  # fields of the terms
     )
 
 
@@ -82,7 +89,7 @@ class DaemonRig(Rig):
         """Commit a per-instance job and tell the engine."""
         terms = job.terms.per_instance
         assert terms is not None
-        job = replace(job, terms=Terms(per_instance=replace(terms, revised_at=self.now)))
+        job = replace(job, terms=JobTypeSpec(per_instance=replace(terms, revised_at=self.now)))
         self.jobs[job.id] = job
         self.send(JobSubmitted(job=job, containers=()))
 
@@ -93,7 +100,7 @@ class DaemonRig(Rig):
         assert terms is not None
         task = replace(old.tasks[0], spec=replace(old.tasks[0].spec, **of_spec))  # type: ignore[arg-type]  # fields of a specification
         new_terms = replace(terms, revision=terms.revision + 1, revised_at=self.now)
-        job = replace(old, tasks=(task,), terms=Terms(per_instance=new_terms))
+        job = replace(old, tasks=(task,), terms=JobTypeSpec(per_instance=new_terms))
         self.jobs[job_id] = job
         self.send(JobRevised(job=job))
 

@@ -22,13 +22,13 @@ from longshore.dispatcher.scheduler.system.model import (
     MarkLost,
     PastAttempt,
     PerInstanceJob,
-    Place,
-    Plan,
+    PlaceOn,
     Preempt,
     RoomRequest,
-    Snapshot,
     Step,
     Stop,
+    SystemPlan,
+    SystemSnapshot,
     Update,
     UpdateInPlace,
     Victim,
@@ -122,7 +122,7 @@ class World:
     past: dict[tuple[str, str], PastAttempt] = field(default_factory=dict)
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     updates: list[tuple[float, str, str]] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[PlaceOn] = field(default_factory=list)
     preempt: Preempt = nobody
     made: int = 0
 
@@ -188,11 +188,11 @@ class World:
 
     # ---- plans ---------------------------------------------------------------------------------
 
-    def snapshot(self, only: Iterable[str] | None = None) -> Snapshot:
+    def snapshot(self, only: Iterable[str] | None = None) -> SystemSnapshot:
         """Return what a plan is made from, of some instances (None: of all)."""
         shown = set(self.hosts if only is None else only)
         live = [t for t in self.tenants.values() if only is None or t.instance_id in shown]
-        return Snapshot(
+        return SystemSnapshot(
             now=self.now,
             jobs=list(self.jobs.values()),
             hosts=[self._seen(host) for host in self.hosts.values() if host.id in shown],
@@ -215,11 +215,11 @@ class World:
             has_batch_work=any(t.job is None for t in tenants),
         )
 
-    def plan(self, only: Iterable[str] | None = None) -> Plan:
+    def plan(self, only: Iterable[str] | None = None) -> SystemPlan:
         """Return what is to be done now, and do nothing."""
         return plan(self.snapshot(only), self.preempt)
 
-    def step(self, only: Iterable[str] | None = None) -> Plan:
+    def step(self, only: Iterable[str] | None = None) -> SystemPlan:
         """Plan and carry it out; what is told to end is ending until `settle`."""
         decided = self.plan(only)
         self.rollouts = {**self.rollouts, **decided.rollouts}
@@ -233,8 +233,8 @@ class World:
             if tenant.ending is not None:
                 self._end(tenant, tenant.ending, settled=False)
 
-    def run(self, most: int = 20) -> Plan:
-        """Plan and carry out until nothing changes any more at this moment."""
+    def run(self, most: int = 20) -> SystemPlan:
+        """SystemPlan and carry out until nothing changes any more at this moment."""
         changed: list[Step] = []
         for _ in range(most):
             self.settle()
@@ -247,7 +247,7 @@ class World:
     def do(self, step: Step) -> None:
         """Carry out one step."""
         match step:
-            case Place():
+            case PlaceOn():
                 self._place(step)
             case Update():
                 self.updates.append((self.now, step.job_id, step.instance_id))
@@ -265,7 +265,7 @@ class World:
             case _:
                 pass
 
-    def _place(self, step: Place) -> None:
+    def _place(self, step: PlaceOn) -> None:
         assert step.instance_id not in self.attempts(step.job_id), "it runs there already"
         self.made += 1
         past = self.past.get((step.job_id, step.instance_id))
@@ -329,8 +329,8 @@ class World:
         return taken if charge(request.asked, sharers=sharers).fits_in(free) else None
 
 
-def _as_tenant(tenant: Tenant) -> preemption.Tenant:
-    return preemption.Tenant(
+def _as_tenant(tenant: Tenant) -> preemption.RunningAttempt:
+    return preemption.RunningAttempt(
         attempt_id=tenant.id,
         priority=tenant.priority,
         resources=tenant.resources,
@@ -350,13 +350,13 @@ def _live(tenant: Tenant, job: PerInstanceJob) -> LiveAttempt:
     )
 
 
-def changing(decided: Plan) -> list[Step]:
+def changing(decided: SystemPlan) -> list[Step]:
     """Return the steps of a plan that change something."""
-    kinds = (Place, Update, UpdateInPlace, Stop, MarkLost, Evict)
+    kinds = (PlaceOn, Update, UpdateInPlace, Stop, MarkLost, Evict)
     return [step for step in decided.steps if isinstance(step, kinds)]
 
 
-def kinds_of(decided: Plan) -> dict[str, int]:
+def kinds_of(decided: SystemPlan) -> dict[str, int]:
     """Return how many steps of each kind a plan has."""
     names = [type(step).__name__ for step in decided.steps]
     return {name: names.count(name) for name in sorted(set(names))}

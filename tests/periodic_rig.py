@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from longshore.dispatcher.domain.jobs import Job, JobState, Overlap, Schedule, Terms
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTypeSpec, Overlap, Schedule
 from longshore.dispatcher.domain.messages import PublishJob
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.service.launching import PeriodicJobs
 from longshore.dispatcher.state.agenda import TIME_VARIABLE, LaunchResult
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.job_registry import JobRegistry
 from tests.job_samples import make_job, make_task
 
 
@@ -37,7 +37,7 @@ def make_template(
     return replace(
         job,
         created_at=at(created),
-        terms=Terms(schedule=schedule),
+        terms=JobTypeSpec(schedule=schedule),
         launched_for=at(launched_for) if launched_for else None,
         tallies=tuple(replace(each, queued=0) for each in job.tallies),
     )
@@ -73,8 +73,8 @@ class PeriodicWorld:
         self.counted: Counter[LaunchResult] = Counter()
         self.book, self.service = self._process()
 
-    def _process(self) -> tuple[JobBook, PeriodicJobs]:
-        book = JobBook()
+    def _process(self) -> tuple[JobRegistry, PeriodicJobs]:
+        book = JobRegistry()
         for _, job in sorted(self.store.items()):
             if not job.state.final:
                 book.admit(job)
@@ -141,7 +141,7 @@ class PeriodicWorld:
         await turns()
         return await self.service.look()
 
-    def change(self, job_id: str, change: Callable[[JobBook], None]) -> None:
+    def change(self, job_id: str, change: Callable[[JobRegistry], None]) -> None:
         """Commit a change of a job, in its book too, and tell the service."""
         change(self.book)
         for job in self.book.turn(self.wall):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longshore.dispatcher.scheduler.placement.fleet import Fleet, Rules, Slot
-from longshore.dispatcher.scheduler.placement.snapshot import Limits, View
+from longshore.dispatcher.scheduler.placement.fleet import Fleet, PackingPolicy, Slot
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Snapshot
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType
-from longshore.pool.holds import Allowance, Hindrance, HindranceKind, Scope
+from longshore.pool.holds import Allowance, CreateBlock, CreateBlockKind, Scope
 
 
 def make_hindrance(
-    kind: HindranceKind,
+    kind: CreateBlockKind,
     message: str,
     *covers: str,
     everywhere: bool = False,
     until: float | None = 9.0,
-) -> Hindrance:
+) -> CreateBlock:
     """Return a hindrance of some types, or of all."""
-    return Hindrance(
+    return CreateBlock(
         kind=kind,
         message=message,
         until=until,
@@ -34,17 +34,17 @@ def make_limits(
     max_instances: int,
     creates_left: int = 100,
     tokens_left: int = 100,
-    held: tuple[HindranceKind, str] | None = None,
+    held: tuple[CreateBlockKind, str] | None = None,
     short: tuple[str, ...] = (),
-    hindrances: Mapping[str, Hindrance] | None = None,
-    trials: Mapping[str, Mapping[Scope, Hindrance]] | None = None,
+    hindrances: Mapping[str, CreateBlock] | None = None,
+    trials: Mapping[str, Mapping[Scope, CreateBlock]] | None = None,
 ) -> Limits:
     """Return limits: `held` is of all types, `short` are those at capacity, the rest by name."""
     of_all = make_hindrance(*held, everywhere=True) if held else None
-    known = {name: make_hindrance(HindranceKind.CAPACITY, "none left", name) for name in short}
+    known = {name: make_hindrance(CreateBlockKind.CAPACITY, "none left", name) for name in short}
     known.update(hindrances or {})
 
-    def hindrance(type_: InstanceType) -> Hindrance | None:
+    def hindrance(type_: InstanceType) -> CreateBlock | None:
         return known.get(type_.name, of_all)
 
     return Limits(
@@ -61,13 +61,13 @@ def make_limits(
 
 
 def make_view(
-    queue: Queue, slots: Sequence[Slot], limits: Limits, rules: Rules, **more: object
-) -> View:
+    queue: Queue, slots: Sequence[Slot], limits: Limits, rules: PackingPolicy, **more: object
+) -> Snapshot:
     """Return what a pass over a queue decides from, with these slots and no claims."""
     fleet = Fleet(rules)
     for slot in slots:
         fleet.put(slot)
-    return View(
+    return Snapshot(
         classes=queue.classes(),
         fleet=fleet,
         limits=limits,

@@ -8,9 +8,9 @@ from decimal import Decimal
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.preemption import (
     Eviction,
+    NodeUsage,
     NoEviction,
-    Occupied,
-    Tenant,
+    RunningAttempt,
 )
 from longshore.drivers.interface import InstanceType, Resources
 
@@ -34,9 +34,9 @@ def tenant(
     began_at: float | None = 0.0,
     ending: bool = False,
     protected: bool = False,
-) -> Tenant:
+) -> RunningAttempt:
     """Return an attempt that began at 0 and may be evicted."""
-    return Tenant(
+    return RunningAttempt(
         attempt_id=name,
         priority=priority,
         resources=resources,
@@ -48,12 +48,12 @@ def tenant(
 
 def occupied(
     has: Resources,
-    tenants: Sequence[Tenant],
+    tenants: Sequence[RunningAttempt],
     *,
     most: int = 256,
     price: str = "1",
     id_: str = "i-1",
-) -> Occupied:
+) -> NodeUsage:
     """Return an instance that has so much, less what its tenants hold."""
     type_ = InstanceType(
         name="t", provider_type="p", resources=has, price_usd_per_hour=Decimal(price)
@@ -61,7 +61,7 @@ def occupied(
     slot = empty_slot(SlotKind.READY, id_, type_)
     for each in tenants:
         slot.assign(each.resources)
-    return Occupied(slot=slot, tenants=tuple(tenants), most_containers=most)
+    return NodeUsage(slot=slot, tenants=tuple(tenants), most_containers=most)
 
 
 def evicted(found: Eviction | NoEviction) -> list[str]:

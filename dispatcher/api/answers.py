@@ -42,14 +42,14 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.domain.views import InstanceReport, InstanceView, LeakReport, StrayView
-from longshore.dispatcher.explain.explanation import Standing
+from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.drivers.interface import Resources
 from longshore.pool.leaks import Leak
 from longshore.pool.model import BehaviorNote
 
 _SMALLEST_USD = Decimal("1e-8")
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
-NO_STANDING = Standing()
+NO_STANDING = WaitStatus()
 """How a container stands that does not wait."""
 SHOWN_ATTEMPTS = 100
 """How many of its attempts are answered with a container that is asked for alone, the latest."""
@@ -94,7 +94,7 @@ def rfc3339(at: float | None) -> str | None:
 
 def container_answer(
     container: Container,
-    standing: Standing = NO_STANDING,
+    standing: WaitStatus = NO_STANDING,
     *,
     most_attempts: int = SHOWN_ATTEMPTS,
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET,

@@ -25,7 +25,7 @@ from longshore.dispatcher.api.wire import CancelRequest, ContainerList, Priority
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
-from longshore.dispatcher.explain.explanation import Standing
+from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.service.contracts import Backend
 from longshore.drivers.errors import InvalidRequest
 
@@ -149,7 +149,7 @@ class ContainerRoutes:
         answer = container_answer(container, self._standing(container))
         return json_response(answer, status=status)
 
-    def _standing(self, container: Container) -> Standing:
+    def _standing(self, container: Container) -> WaitStatus:
         return NO_STANDING if container.state.final else self._backend.standing(container)
 
 
@@ -157,7 +157,7 @@ async def _list_response(
     containers: Sequence[Container],
     *,
     status: int = 200,
-    standings: Mapping[str, Standing] | None = None,
+    standings: Mapping[str, WaitStatus] | None = None,
     next_cursor: str | None = None,
 ) -> web.Response:
     known = standings or {}

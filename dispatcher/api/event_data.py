@@ -14,11 +14,11 @@ from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.domain.views import InstanceView
-from longshore.dispatcher.explain.explanation import Standing
+from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.service.events import EventRendering
 
 
-def container_data(container: Container, standing: Standing) -> dict[str, Any]:
+def container_data(container: Container, standing: WaitStatus) -> dict[str, Any]:
     """Return a container as the data of an event: the API's JSON, as built-in types.
 
     Without what the user sent and what may be large or secret: its command, its environment and

@@ -12,15 +12,15 @@ from longshore.dispatcher.api.bodies import Query
 from longshore.dispatcher.api.path_ids import path_id
 from longshore.dispatcher.api.wire import WaitAnswer
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
-from longshore.dispatcher.explain.limits_left import LimitView
+from longshore.dispatcher.explain.limits_left import LimitUsage
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
     CAUSES,
-    InstanceTally,
-    TypeVerdict,
+    NodeSummary,
+    TypeFeasibility,
 )
 from longshore.dispatcher.service.contracts import Backend
-from longshore.dispatcher.state.history import Happening
-from longshore.pool.holds import Hold
+from longshore.dispatcher.state.history import HistoryEvent
+from longshore.pool.holds import CallHold
 
 
 class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,7 +197,7 @@ def _waiting(waiting: Waiting) -> WaitingAnswer:
     )
 
 
-def _type(verdict: TypeVerdict) -> TypeAnswer:
+def _type(verdict: TypeFeasibility) -> TypeAnswer:
     return TypeAnswer(
         name=verdict.name,
         price_usd_per_hour=usd(verdict.price_usd_per_hour),
@@ -209,7 +209,7 @@ def _type(verdict: TypeVerdict) -> TypeAnswer:
     )
 
 
-def _tally(instances: InstanceTally) -> TallyAnswer:
+def _tally(instances: NodeSummary) -> TallyAnswer:
     return TallyAnswer(
         total=instances.total,
         by_cause=tuple(
@@ -225,7 +225,7 @@ def _tally(instances: InstanceTally) -> TallyAnswer:
     )
 
 
-def _hold(hold: Hold) -> HoldAnswer:
+def _hold(hold: CallHold) -> HoldAnswer:
     return HoldAnswer(
         cause=hold.cause.value,
         instance_type=hold.scope.type_name,
@@ -237,7 +237,7 @@ def _hold(hold: Hold) -> HoldAnswer:
     )
 
 
-def _limit(limit: LimitView) -> LimitAnswer:
+def _limit(limit: LimitUsage) -> LimitAnswer:
     return LimitAnswer(
         name=limit.name,
         whose=limit.whose or None,
@@ -258,5 +258,5 @@ def _claim(claim: Claim) -> ClaimAnswer:
     )
 
 
-def _happening(each: Happening) -> HappeningAnswer:
+def _happening(each: HistoryEvent) -> HappeningAnswer:
     return HappeningAnswer(at=rfc3339(each.at), kind=each.kind, message=each.message)

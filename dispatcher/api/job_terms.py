@@ -9,10 +9,10 @@ from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import (
     ElasticTerms,
     JobType,
+    JobTypeSpec,
     Parameters,
     PerInstanceTerms,
     Schedule,
-    Terms,
     UpdateStrategy,
     check_names,
     check_values,
@@ -37,10 +37,10 @@ def check_terms(head: JobRequest, problems: Problems) -> None:
         )
 
 
-def terms(head: JobRequest) -> Terms:
+def terms(head: JobRequest) -> JobTypeSpec:
     """Return what a job says that was found to be sound."""
     parameters = None if head.parameterized is None else _parameters(head.parameterized)
-    return Terms(
+    return JobTypeSpec(
         per_instance=_per_instance(head) if head.type.is_per_instance else None,
         elastic=_elastic(head) if head.type is JobType.ELASTIC else None,
         schedule=None if head.periodic is None else _schedule(head.periodic),

@@ -284,12 +284,13 @@ class WaitReason(Reason):
         return self.code, self.limit, self.behind_code, self.topic, str(self.is_final)
 
 
-class EndingCause(Enum):
+class StopCause(Enum):
     """For what an attempt was told to end, by others than its user and its time limit.
 
-    Of a container or a job `EndingFor.of` is the id; of `REVISED` it is the number of the revision,
-    of `JOB_BEGINS_ANEW` the task that was lost, of `JOB_ENDED` the state that its job came to; and
-    "" of the others. Those from `JOB_STOPPED` to `SUPERFLUOUS` are of per-instance jobs.
+    Of a container or a job `StopReason.of` is the id; of `REVISED` it is the number of the
+    revision, of `JOB_BEGINS_ANEW` the task that was lost, of `JOB_ENDED` the state that its job
+    came to; and "" of the others. Those from `JOB_STOPPED` to `SUPERFLUOUS` are of per-instance
+    jobs.
     """
 
     NOTHING = "nothing"
@@ -308,19 +309,19 @@ class EndingCause(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndingFor:
+class StopReason:
     """For what an attempt was told to end: the cause, and the id or number that belongs to it.
 
     `of` is "" where there is none. `detail` is what else people are told (what does not match, how
     a task was lost, why a job failed), "" for nothing; nothing is decided by it.
     """
 
-    cause: EndingCause
+    cause: StopCause
     of: str = ""
     detail: str = ""
 
 
-FOR_NOTHING = EndingFor(cause=EndingCause.NOTHING)
+NO_STOP = StopReason(cause=StopCause.NOTHING)
 """For what an attempt ends that nobody told to, or its user or its time limit did."""
 
 
@@ -350,7 +351,7 @@ class Attempt:
     finished_at: float | None = None
     outcome: AttemptOutcome | None = None
     ending: AttemptOutcome | None = None
-    ending_for: EndingFor = FOR_NOTHING
+    ending_for: StopReason = NO_STOP
     exit_code: int | None = None
     reason: Reason | None = None
     stdout_bytes: int = 0

@@ -123,7 +123,7 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class JobTypeSpec:
     """What a job says beside its tasks; each is None where it is not of that type."""
 
     per_instance: PerInstanceTerms | None = None
@@ -132,7 +132,7 @@ class Terms:
     parameters: Parameters | None = None
 
 
-NO_TERMS = Terms()
+NO_TYPE_SPEC = JobTypeSpec()
 """What a plain batch job says."""
 
 
@@ -349,7 +349,7 @@ class Job:
     reason: Reason | None = None
     cancel_requested: bool = False
     held: bool = False
-    terms: Terms = NO_TERMS
+    terms: JobTypeSpec = NO_TYPE_SPEC
     parent: str = ""
     launched_for: float | None = None
 

@@ -13,10 +13,10 @@ from typing import assert_never
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
-    EndingCause,
-    EndingFor,
     InstanceRecord,
     SchedulerSettings,
+    StopCause,
+    StopReason,
     WaitReason,
 )
 from longshore.dispatcher.domain.feasibility import fitting_types, has_room, need, within_price
@@ -49,16 +49,16 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.engine import recovery, requests
 from longshore.dispatcher.engine.requests import UserRequests
-from longshore.dispatcher.scheduler.batch.scheduling_pass import Placing
-from longshore.dispatcher.scheduler.elastic.wiring import elastic_placer
-from longshore.dispatcher.scheduler.placement.fleet_sync import Kept
+from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
+from longshore.dispatcher.scheduler.elastic.wiring import elastic_scheduler
+from longshore.dispatcher.scheduler.placement.fleet_sync import Reservations
 from longshore.dispatcher.scheduler.placement.preemptible import instead_of_scarce
 from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
-from longshore.dispatcher.scheduler.placement.workload import Placers
-from longshore.dispatcher.scheduler.system.controller import PerInstancePlacer
+from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.scheduler.system.controller import SystemScheduler
 from longshore.dispatcher.state import containers as ledger_check
 from longshore.dispatcher.state.attempt_end import container_of
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.dependencies import Workflow
 from longshore.dispatcher.state.instance_records import record_of
 from longshore.dispatcher.state.queue import ClassKey, Queue
@@ -151,22 +151,22 @@ class Engine:
             spares_unknown=store_accepted,
         )
         self.records: dict[str, InstanceRecord] = {}
-        self._kept = Kept()
+        self._kept = Reservations()
         self.market = PreemptibleMarket(pool=self.pool, settings=settings)
         account = SpendLimits(settings).account_of
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
-        self.ledger = Ledger(queue=queue, types=types, settings=settings)
+        self.ledger = ContainerTable(queue=queue, types=types, settings=settings)
         self.ledger.ran = self.market.ran
-        self.placers = Placers(jobs=self.ledger.jobs, as_bought=self._as_bought)
+        self.placers = WorkloadSchedulers(jobs=self.ledger.jobs, as_bought=self._as_bought)
         self.ledger.rule = self.placers.rule
-        self.per_instance = self.placers.per_instance = PerInstancePlacer(
+        self.per_instance = self.placers.per_instance = SystemScheduler(
             pool=self.pool,
             ledger=self.ledger,
             records=self.records,
             settings=settings,
             new_container=new_container,
         )
-        self.placing = Placing(
+        self.placing = SchedulingPass(
             pool=self.pool,
             ledger=self.ledger,
             settings=settings,
@@ -175,7 +175,7 @@ class Engine:
             kept=self._kept,
             market=self.market,
         )
-        self._elastic = self.placers.elastic = elastic_placer(self.placing, self.placers)
+        self._elastic = self.placers.elastic = elastic_scheduler(self.placing, self.placers)
         self.concurrency = self.placing.concurrency
         self.workflow = Workflow(self.ledger)
         self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
@@ -423,7 +423,7 @@ class Engine:
         found = self.ledger.of_attempt(attempt_id)
         if found is not None and found[1].ending is None:
             container, _ = found
-            shut_down = EndingFor(cause=EndingCause.INSTANCE_SHUT_DOWN)
+            shut_down = StopReason(cause=StopCause.INSTANCE_SHUT_DOWN)
             self.ledger.ending(container.id, AttemptOutcome.CANCELLED, by=shut_down)
 
     def _on_running(self, attempt_id: str, now: float) -> None:

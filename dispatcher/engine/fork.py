@@ -32,15 +32,15 @@ from typing import Any
 import msgspec
 
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.history import History
 from longshore.dispatcher.state.memory_limit import QueuedMemory
-from longshore.dispatcher.state.queue import OrderedEntries, Queue, RequestClass
+from longshore.dispatcher.state.queue import Queue, RequestClass, SortedIndex
 from longshore.drivers.errors import BugError
 from longshore.pool.statistics import Statistics
 
 _OF_VALUES: Mapping[type, tuple[str, ...]] = {
-    Ledger: ("containers", "waiting_since"),
+    ContainerTable: ("containers", "waiting_since"),
     Queue: ("_key_of",),
     QueuedMemory: ("_sharers",),
     RequestClass: ("_orders",),
@@ -117,7 +117,7 @@ class _Copies:
     def _copied(self, thing: Any, kind: type) -> Any:  # noqa: PLR0911 - a table
         if issubclass(kind, dict):
             return self._mapping(thing, kind)
-        if kind is OrderedEntries:
+        if kind is SortedIndex:
             return self._keep(thing, thing.copy())
         if kind in (list, deque):
             return self._sequence(thing)

@@ -19,7 +19,7 @@ HELD_UP_AFTER_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Changes to be committed as one; `ticket` is what `Outflow.committed` is told afterwards."""
+    """Changes to be committed as one; `ticket` is what `Outbox.committed` is told afterwards."""
 
     ticket: int
     changes: tuple[Change, ...]
@@ -33,7 +33,7 @@ class _Batch:
     done: bool = False
 
 
-class Outflow:
+class Outbox:
     """Orders writes and what follows them; commands without changes wait for earlier commits."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.containers import (
     resources_of,
 )
 from longshore.dispatcher.domain.queries import Recovered
-from longshore.dispatcher.scheduler.batch.scheduling_pass import Placing
+from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
 from longshore.dispatcher.state.attempt_end import is_eviction
 from longshore.dispatcher.state.dependencies import Workflow
 from longshore.drivers.interface import TOKEN_TAG, TYPE_TAG, Resources
@@ -20,7 +20,10 @@ from longshore.pool.model import AttemptPhase, IdleBehavior, InstanceSeen, PoolA
 
 
 def restore(
-    recovered: Recovered, records: dict[str, InstanceRecord], workflow: Workflow, placing: Placing
+    recovered: Recovered,
+    records: dict[str, InstanceRecord],
+    workflow: Workflow,
+    placing: SchedulingPass,
 ) -> None:
     """Give the parts of an engine that knows nothing yet all that the store knew.
 
@@ -61,7 +64,7 @@ def _restore_wishes(pool: PoolCore, record: InstanceRecord) -> None:
         pool.asked_kills[record.id] = record.killed
 
 
-def _restore_container(placing: Placing, container: Container) -> None:
+def _restore_container(placing: SchedulingPass, container: Container) -> None:
     if container.state is ContainerState.LOCKED and not container.has_open_attempt:
         placing.restore(container.id)
     for attempt in container.attempts:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
-    FOR_NOTHING,
+    NO_STOP,
     AttemptOutcome,
     ContainerState,
     Reason,
@@ -31,8 +31,8 @@ from longshore.dispatcher.domain.messages import (
     Submitted,
     UserEvent,
 )
-from longshore.dispatcher.scheduler.placement.workload import Placers
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.dependencies import Workflow, roots_of
 from longshore.pool import attempts, shutdown, strays
 from longshore.pool.core import PoolCore
@@ -99,7 +99,11 @@ class UserRequests:
     """Carries out what users ask, and what earlier processes did not get done of it."""
 
     def __init__(
-        self, pool: PoolCore, ledger: Ledger, workflow: Workflow, placers: Placers
+        self,
+        pool: PoolCore,
+        ledger: ContainerTable,
+        workflow: Workflow,
+        placers: WorkloadSchedulers,
     ) -> None:
         self._pool = pool
         self._ledger = ledger
@@ -195,7 +199,7 @@ class UserRequests:
                 ledger.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)
 
     def _end(self, container_id: str, outcome: AttemptOutcome, now: float) -> None:
-        attempt_id = self._ledger.ending(container_id, outcome, by=FOR_NOTHING)
+        attempt_id = self._ledger.ending(container_id, outcome, by=NO_STOP)
         attempts.kill(self._pool, attempt_id, now)
 
     def _note_cancel(self, container_id: str, now: float) -> None:

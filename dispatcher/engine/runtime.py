@@ -30,7 +30,7 @@ from longshore.dispatcher.domain.messages import (
     Woken,
 )
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.engine.outbox import Outflow, Write
+from longshore.dispatcher.engine.outbox import Outbox, Write
 from longshore.drivers.errors import LongshoreError
 from longshore.pool.messages import PoolCommand
 
@@ -80,7 +80,7 @@ class Runtime:
         self._inbox_limit = inbox_limit
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._outflow = Outflow()
+        self._outflow = Outbox()
         self._unpublished: deque[Publication] = deque()
         self._ending: dict[str, Job] = {}
         self._asked = 0

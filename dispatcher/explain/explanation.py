@@ -10,24 +10,24 @@ from longshore.dispatcher.domain.feasibility import need, whole
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.explain.estimate import Estimate, Situation, estimate, never, spread
-from longshore.dispatcher.explain.limits_left import LimitView, limits_left
+from longshore.dispatcher.explain.limits_left import LimitUsage, limit_usages
 from longshore.dispatcher.scheduler.placement.create_limits import hindrances
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
-    InstanceTally,
-    TypeVerdict,
-    tally,
-    type_verdicts,
+    NodeSummary,
+    TypeFeasibility,
+    node_summary,
+    type_feasibility,
 )
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.workload import NOTHING
-from longshore.dispatcher.state.dependencies import chain_before
-from longshore.dispatcher.state.history import Happening
+from longshore.dispatcher.state.dependencies import blocking_chain
+from longshore.dispatcher.state.history import HistoryEvent
 from longshore.dispatcher.state.queue import ClassKey
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool import probing, signals
 from longshore.pool.charging import clamped
-from longshore.pool.holds import Hindrance, HindranceKind, Hold
+from longshore.pool.holds import CallHold, CreateBlock, CreateBlockKind
 from longshore.pool.model import Worker
 
 
@@ -60,7 +60,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WaitStatus:
     """Why a container waits, in short, with its position of all that wait; empty if it does not.
 
     `position` counts from 1, 0 for what has none. `doubt` says in a sentence what nobody knows of
@@ -89,10 +89,10 @@ class Waiting:
 
     reason: WaitReason | None
     position: Position | None
-    types: Sequence[TypeVerdict]
-    instances: InstanceTally
-    holds: Sequence[Hold]
-    limits: Sequence[LimitView]
+    types: Sequence[TypeFeasibility]
+    instances: NodeSummary
+    holds: Sequence[CallHold]
+    limits: Sequence[LimitUsage]
     claim: Claim | None
     estimate: Estimate
 
@@ -107,23 +107,23 @@ class Explanation:
     container: Container
     sentence: str
     waiting: Waiting | None
-    history: Sequence[Happening]
+    history: Sequence[HistoryEvent]
     recorded_since: float
 
 
 _WAITING = frozenset({ContainerState.QUEUED, ContainerState.LOCKED})
 
 
-def standing(engine: Engine, container: Container) -> Standing:
+def wait_status(engine: Engine, container: Container) -> WaitStatus:
     """Return why a container, as the store has it, waits, or what nobody knows of it."""
     if container.state not in _WAITING:
-        return Standing(doubt=_doubt(engine, container), kill_at=_kill_at(engine, container))
+        return WaitStatus(doubt=_doubt(engine, container), kill_at=_kill_at(engine, container))
     reason, doubt = engine.why_waiting(container.id), _doubt(engine, container)
     queue = engine.ledger.queue
     if reason is None or container.id not in queue:
-        return Standing(reason=reason, doubt=doubt)
+        return WaitStatus(reason=reason, doubt=doubt)
     position = queue.ahead_of(container.id) + 1
-    return Standing(reason=reason, position=position, of=len(queue), doubt=doubt)
+    return WaitStatus(reason=reason, position=position, of=len(queue), doubt=doubt)
 
 
 def _doubt(engine: Engine, container: Container) -> str:
@@ -183,7 +183,7 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
     )
 
 
-def _concerns(engine: Engine, container_id: str, happening: Happening) -> bool:
+def _concerns(engine: Engine, container_id: str, happening: HistoryEvent) -> bool:
     """Return whether what its class waited for is also what this container did.
 
     It is not behind what comes after it; where the order is known no more it may have been.
@@ -198,7 +198,7 @@ def _sentence(engine: Engine, container: Container, waiting: Waiting | None) -> 
     """Return in one sentence where a container is and why."""
     if waiting is None:
         return f"{container.id} {_doing(engine, container)}"
-    why = standing(engine, container).sentence or _NOT_LOOKED_AT
+    why = wait_status(engine, container).sentence or _NOT_LOOKED_AT
     return f"{container.id} waits: {why}{_first_of_chain(engine, container)}"
 
 
@@ -226,7 +226,7 @@ def _doing(engine: Engine, container: Container) -> str:
 
 def _first_of_chain(engine: Engine, container: Container) -> str:
     """Return who comes first of those that a container waits for and what that one does, or ""."""
-    chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
+    chain = blocking_chain(container.id, ledger=engine.ledger, workflow=engine.workflow)
     first = engine.ledger.containers.get(chain.first) if chain.before else None
     whose = "first" if chain.is_whole else "first that was looked at"
     of_chain = f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
@@ -254,13 +254,13 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
     types, workers = _for_it(engine, container)
     hindrance_of = hindrances(pool, now)
 
-    def hindrance(type_: InstanceType) -> Hindrance | None:
+    def hindrance(type_: InstanceType) -> CreateBlock | None:
         # Nothing is created for what is for one instance only.
         if container.pinned_to:
             return None
         return hindrance_of(type_)
 
-    verdicts = type_verdicts(
+    verdicts = type_feasibility(
         types,
         key,
         max_price_factor=engine.settings.max_price_factor,
@@ -273,7 +273,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
     def is_offline(worker: Worker) -> bool:
         return probing.is_offline(pool, worker, now)
 
-    instances = tally(
+    instances = node_summary(
         workers,
         key,
         verdicts={verdict.name: verdict for verdict in verdicts},
@@ -282,7 +282,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         kept=_kept(engine, container, workers),
         now=now,
     )
-    limits = [] if container.pinned_to else limits_left(engine, container, verdicts, now)
+    limits = [] if container.pinned_to else limit_usages(engine, container, verdicts, now)
     verdicts = [_but(verdict, limits) for verdict in verdicts]
     eligible = {verdict.name for verdict in verdicts if verdict.eligible}
     created = [type_ for type_ in types if type_.name in eligible and not container.pinned_to]
@@ -327,7 +327,7 @@ def _cannot_start(
         if why is None or not never(why):
             return ""
         return f"the others of its array cannot start either: {why.message}"
-    chain = chain_before(container.id, ledger=engine.ledger, workflow=engine.workflow)
+    chain = blocking_chain(container.id, ledger=engine.ledger, workflow=engine.workflow)
     first = engine.ledger.containers.get(chain.first) if chain.before else None
     if first is None:
         return ""
@@ -339,9 +339,9 @@ def _cannot_start(
     return f"{first.id} must end first, and cannot start: {why.message}"
 
 
-def _none_could_leave(hindrances: Sequence[Hindrance | None]) -> bool:
+def _none_could_leave(hindrances: Sequence[CreateBlock | None]) -> bool:
     """Return whether the cloud refuses all types that would do though none of them is there."""
-    short_of = (HindranceKind.NONE_ALLOWED, HindranceKind.CAPACITY)
+    short_of = (CreateBlockKind.NONE_ALLOWED, CreateBlockKind.CAPACITY)
     return bool(hindrances) and all(h is not None and h.kind in short_of for h in hindrances)
 
 
@@ -390,7 +390,7 @@ def _kept(
 def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:
     """Return when a container may start again at the soonest, None when nothing sets a time."""
     holdbacks = engine.ledger.holdbacks
-    if reason is not None and Block.OWN_PLACER in holdbacks.blocks(container.id):
+    if reason is not None and Gate.OWN_PLACER in holdbacks.blocks(container.id):
         return reason.until
     return holdbacks.due(container.id)
 
@@ -427,7 +427,7 @@ def _elapsed_s(slot: Slot | None, claim: Claim | None, now: float) -> float | No
     return max(0.0, now - claim.since) if slot.kind is SlotKind.COMING else 0.0
 
 
-def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | None:
+def _held_for_s(hindrances: Sequence[CreateBlock | None], now: float) -> float | None:
     """Return for how long none of some types may be created, None when one may be now."""
     ends = []
     for hindrance in hindrances:
@@ -437,7 +437,7 @@ def _held_for_s(hindrances: Sequence[Hindrance | None], now: float) -> float | N
     return max(0.0, min(ends) - now) if ends else None
 
 
-def _but(verdict: TypeVerdict, limits: Sequence[LimitView]) -> TypeVerdict:
+def _but(verdict: TypeFeasibility, limits: Sequence[LimitUsage]) -> TypeFeasibility:
     """Return a verdict with the limit that keeps one of its type from being created now."""
     if verdict.hindrance or not verdict.eligible:
         return verdict

@@ -11,8 +11,8 @@ from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.scheduler.placement.feasibility_report import TypeVerdict
-from longshore.dispatcher.state.spend_limits import Holder
+from longshore.dispatcher.scheduler.placement.feasibility_report import TypeFeasibility
+from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.pool import launching
 
 _ROUNDING = 1e-9
@@ -20,7 +20,7 @@ _SPEND = "max_hourly_spend"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitView:
+class LimitUsage:
     """A limit of the configuration, how much of it is used, and what the container would add.
 
     None is for what nobody knows. To a limit of spending it adds the price of a new instance of the
@@ -40,7 +40,7 @@ class LimitView:
         """Return whether what is left of it, as far as is known, does not do for the container."""
         return self._is_exceeded_by(self.adds or 0.0)
 
-    def closes(self, verdict: TypeVerdict) -> bool:
+    def closes(self, verdict: TypeFeasibility) -> bool:
         """Return whether it keeps an instance of a type from being created for the container."""
         price = float(verdict.price_usd_per_hour)
         adds = price if self.name.startswith(_SPEND) else self.adds
@@ -53,9 +53,9 @@ class LimitView:
         return is_used_up or self.used + more > self.limit + _ROUNDING
 
 
-def limits_left(
-    engine: Engine, container: Container, verdicts: Sequence[TypeVerdict], now: float
-) -> list[LimitView]:
+def limit_usages(
+    engine: Engine, container: Container, verdicts: Sequence[TypeFeasibility], now: float
+) -> list[LimitUsage]:
     """Return the limits that can keep a container from being placed; `verdicts` are for its class.
 
     `now` is in seconds since the epoch.
@@ -66,32 +66,32 @@ def limits_left(
     return [replace(limit, blocking=limit.name == blocking) for limit in found]
 
 
-def _of_numbers(engine: Engine, container: Container, now: float) -> Iterator[LimitView]:
+def _of_numbers(engine: Engine, container: Container, now: float) -> Iterator[LimitUsage]:
     """Return the limits of how many there may be of something."""
     pool, settings = engine.pool, engine.settings
     hoped_for = pool.hoped_for()
     there = len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for))
-    yield LimitView(name="max_instances", limit=settings.max_instances, used=there)
-    yield LimitView(
+    yield LimitUsage(name="max_instances", limit=settings.max_instances, used=there)
+    yield LimitUsage(
         name="max_concurrent_creates",
         limit=pool.settings.max_concurrent_creates,
         used=len(launching.types_in_flight(pool)),
     )
     rate = pool.settings.max_cloud_ops_per_second
-    yield LimitView(name="max_cloud_ops_per_second", limit=rate, used=None)
+    yield LimitUsage(name="max_cloud_ops_per_second", limit=rate, used=None)
     limit = engine.concurrency.limit(now)
     if limit is not None:
         used = len(engine.ledger.open_attempts)
-        yield LimitView(name="max_containers", limit=limit, used=used)
+        yield LimitUsage(name="max_containers", limit=limit, used=used)
     supervisors = engine.concurrency.supervisors(limit)
     if supervisors is not None and container.spec.supervisor:
         used = engine.ledger.supervisors_placed
-        yield LimitView(name="supervisor_fraction", limit=supervisors, used=used)
+        yield LimitUsage(name="supervisor_fraction", limit=supervisors, used=used)
 
 
 def _of_spending(
-    engine: Engine, container: Container, verdicts: Sequence[TypeVerdict]
-) -> Iterator[LimitView]:
+    engine: Engine, container: Container, verdicts: Sequence[TypeFeasibility]
+) -> Iterator[LimitUsage]:
     """Return the limits of what the cluster, its project and its user may spend an hour."""
     spend = engine.placing.spend
     if spend is None:
@@ -99,14 +99,17 @@ def _of_spending(
     prices = [verdict.price_usd_per_hour for verdict in verdicts if verdict.eligible]
     adds = float(min(prices)) if prices else None
 
-    def view(name: str, whose: str, limit: Decimal, used: Decimal) -> LimitView:
-        return LimitView(name=name, whose=whose, limit=float(limit), used=float(used), adds=adds)
+    def view(name: str, whose: str, limit: Decimal, used: Decimal) -> LimitUsage:
+        return LimitUsage(name=name, whose=whose, limit=float(limit), used=float(used), adds=adds)
 
     if spend.limits.cluster is not None:
         yield view(_SPEND, "", spend.limits.cluster, spend.total)
     queue = engine.ledger.queue
     budget = spend.budget(engine.ledger.spend, queue.classes(), engine.placing.roster.fleet)
-    for holder in (Holder("project", container.project), Holder("user", container.user)):
+    for holder in (
+        SpendSubject("project", container.project),
+        SpendSubject("user", container.user),
+    ):
         limit = spend.limits.of(holder)
         if limit is not None:
             name = f"{_SPEND}_per_{holder.kind}"

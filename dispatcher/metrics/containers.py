@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from longshore.dispatcher.domain.containers import ContainerState, WaitReason
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.metrics.histograms import histogram
-from longshore.dispatcher.scheduler.batch.scheduling_pass import Placing
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.pool.holds import HoldCause
 
 _OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
@@ -50,7 +50,7 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     yield outcomes
 
 
-def _by_state(ledger: Ledger, placing: Placing) -> Iterator[Metric]:
+def _by_state(ledger: ContainerTable, placing: SchedulingPass) -> Iterator[Metric]:
     states = Counter(container.state for container in ledger.containers.values())
     family = GaugeMetricFamily(
         "longshore_containers", "Containers that have not ended, by state.", labels=("state",)
@@ -78,7 +78,7 @@ def _is_at_capacity(reason: WaitReason) -> bool:
 
 
 def _without_place(
-    ledger: Ledger, placing: Placing, is_counted: Callable[[WaitReason], bool]
+    ledger: ContainerTable, placing: SchedulingPass, is_counted: Callable[[WaitReason], bool]
 ) -> int:
     """Return how many containers without a place wait for such a reason, by the last pass.
 

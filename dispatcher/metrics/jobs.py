@@ -11,7 +11,7 @@ from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.scheduler.system.crash_loop import CODES
 from longshore.dispatcher.state.agenda import LaunchResult
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.state.scheduling_gates import Gate
 
 _HELD = "held"
 
@@ -82,8 +82,8 @@ def _held_back(engine: Engine) -> Counter[str]:
     holdbacks = engine.ledger.holdbacks
     found = Counter({"time": len(holdbacks.timed()), "earlier_attempt": holdbacks.by_processes})
     blocks = Counter(holdbacks.all_blocks())
-    for block in Block:
-        if block is Block.OWN_PLACER:
+    for block in Gate:
+        if block is Gate.OWN_PLACER:
             continue  # that alone holds nobody back
         name = (block.name or "").lower()
         found[name] = sum(number for each, number in blocks.items() if block in each)

@@ -10,13 +10,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.jobs import JobType, Role
 from longshore.dispatcher.state.attempt_end import latest
-from longshore.dispatcher.state.containers import Ledger
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.scheduling_gates import Gate
 
 _TYPES = tuple(each for each in JobType if each is not JobType.BATCH)
 
 
-def families(ledger: Ledger, now: float) -> Iterator[Metric]:
+def families(ledger: ContainerTable, now: float) -> Iterator[Metric]:
     """Yield the families; `now` in seconds since the epoch."""
     numbers: Counter[JobType] = Counter()
     longest: dict[JobType, float] = {}
@@ -48,16 +48,18 @@ def families(ledger: Ledger, now: float) -> Iterator[Metric]:
     yield from (waiting, waits)
 
 
-def _waits(ledger: Ledger, container: Container) -> bool:
+def _waits(ledger: ContainerTable, container: Container) -> bool:
     """Return whether a container has no place, and nobody holds it back on purpose."""
     return (
         container.state is ContainerState.QUEUED
         and container.priority > 0
-        and not ledger.holdbacks.blocks(container.id) & ~Block.OWN_PLACER
+        and not ledger.holdbacks.blocks(container.id) & ~Gate.OWN_PLACER
     )
 
 
-def _essential(ledger: Ledger, job_id: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
+def _essential(
+    ledger: ContainerTable, job_id: str, known: dict[str, frozenset[str]]
+) -> frozenset[str]:
     """Return the essential components of a job, looked up once for all of its containers."""
     if job_id not in known:
         job = ledger.jobs.job(job_id)

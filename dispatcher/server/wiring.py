@@ -35,9 +35,14 @@ from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.server.clock import SteadyClock
-from longshore.dispatcher.service.events import Broker, Watchers, log_restored, publish_event
+from longshore.dispatcher.service.events import (
+    Broker,
+    ContainerNotifier,
+    log_restored,
+    publish_event,
+)
 from longshore.dispatcher.service.launching import PeriodicJobs
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import ConfigError
@@ -115,7 +120,7 @@ class Server:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
-        watchers, broker = Watchers(), Broker()
+        watchers, broker = ContainerNotifier(), Broker()
         store = await self._open_store(stack)
         logs = self._logs(watchers)
         stack.callback(logs.close)
@@ -153,7 +158,7 @@ class Server:
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
-        backend = DispatcherBackend(
+        backend = DispatcherService(
             runtime=runtime,
             store=store,
             logs=logs,
@@ -206,7 +211,7 @@ class Server:
             instances=len(runtime.engine.records),
         )
 
-    def _logs(self, watchers: Watchers) -> LogStore:
+    def _logs(self, watchers: ContainerNotifier) -> LogStore:
         loop = asyncio.get_running_loop()
         return LogStore(
             Path(self._config.log_dir),
@@ -310,7 +315,7 @@ class Server:
     async def _listen(
         self,
         stack: contextlib.AsyncExitStack,
-        backend: DispatcherBackend,
+        backend: DispatcherService,
         types: tuple[InstanceType, ...],
     ) -> None:
         config = self._config

@@ -60,7 +60,7 @@ PathAndSpec = tuple[str, ContainerSpec]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DependencyRef:
     """Something to wait for: where the request says it, whose project may, as which array.
 
     `size` is how many elements the array has that waits, None when it is none.
@@ -74,11 +74,11 @@ class Wanted:
 
 def wanted_by(
     spec: ContainerSpec, path: str, *, project: str, size: int | None = None, own_job: str = ""
-) -> Iterator[Wanted]:
+) -> Iterator[DependencyRef]:
     """Yield what a specification, which stands at `path`, waits for that is no part of its job."""
     for place, dependency in enumerate(spec.after):
         if not own_job or dependency.of.partition("/")[0] != own_job:
-            yield Wanted(
+            yield DependencyRef(
                 path=f"{path}.after[{place}].of", dependency=dependency, project=project, size=size
             )
 
@@ -92,7 +92,7 @@ class IdempotencyKey:
     fingerprint: str = ""
 
 
-class Intake:
+class AdmissionController:
     """The way into the store and the engine; used on the loop's thread.
 
     What is not committed within `write_patience_s` is taken back; a commit that is under way by
@@ -270,7 +270,7 @@ class Intake:
 
     # ---- what others are to wait for ------------------------------------------------------------
 
-    async def _look_up(self, wanted: Sequence[Wanted]) -> Mapping[str, bool]:
+    async def _look_up(self, wanted: Sequence[DependencyRef]) -> Mapping[str, bool]:
         """Return, of what new containers wait for, what has ended; by node, and how.
 
         Raises `InvalidRequest` for what there is not in the project, or is no array of the same
@@ -309,7 +309,7 @@ class Intake:
 
     @asynccontextmanager
     async def ended_before(
-        self, containers: Iterable[Container], wanted: Sequence[Wanted]
+        self, containers: Iterable[Container], wanted: Sequence[DependencyRef]
     ) -> AsyncIterator[Mapping[str, bool]]:
         """Tell what has ended, as `admit` does, for containers that do not come to stay.
 
@@ -327,7 +327,7 @@ class Intake:
     async def admit(
         self,
         containers: Sequence[Container],
-        wanted: Sequence[Wanted],
+        wanted: Sequence[DependencyRef],
         change: Change,
         event: Callable[[Mapping[str, bool]], Event],
         *,
@@ -480,7 +480,7 @@ def _never_fits(what: str, most: int, limit: str) -> str:
     )
 
 
-def _unfit(wanted: Wanted, known: Awaited | None) -> str:
+def _unfit(wanted: DependencyRef, known: Awaited | None) -> str:
     """Return what is wrong with what somebody is to wait for, "" for nothing."""
     dependency = wanted.dependency
     if known is None or known.project != wanted.project:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from longshore.dispatcher.domain.containers import Container, ContainerSpec, Reason, WaitReason
-from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, Terms
+from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, JobTypeSpec
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter, JobPage, Page
 from longshore.dispatcher.domain.views import (
     Health,
@@ -19,11 +19,11 @@ from longshore.dispatcher.domain.views import (
     StrayView,
 )
 from longshore.dispatcher.domain.vitals import Vitals
-from longshore.dispatcher.explain.explanation import Explanation, Standing
+from longshore.dispatcher.explain.explanation import Explanation, WaitStatus
 from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.pool.model import IdleBehavior
 
-NO_TERMS = Terms()
+NO_TERMS = JobTypeSpec()
 
 
 class NotFound(Exception):  # noqa: N818 - reads as the HTTP answer it becomes
@@ -65,7 +65,7 @@ class NewJob:
     labels: tuple[tuple[str, str], ...]
     tasks: tuple[JobTask, ...]
     type: JobType = JobType.BATCH
-    terms: Terms = NO_TERMS
+    terms: JobTypeSpec = NO_TERMS
 
 
 class Backend(Protocol):
@@ -166,7 +166,7 @@ class Backend(Protocol):
         """
         ...
 
-    def standing(self, container: Container) -> Standing:
+    def standing(self, container: Container) -> WaitStatus:
         """Return why a container waits, or what nobody knows of it."""
         ...
 

@@ -26,7 +26,7 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingCause,
+    StopCause,
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job
@@ -163,7 +163,7 @@ class _Done:
         self.job = job
         self.containers: list[Container] = []
         self.changes: list[Change] = []
-        self.decided: list[steps.Plan] = []
+        self.decided: list[steps.SystemPlan] = []
         trial.per_instance.tell = self.decided.append
 
     def carry_out(
@@ -208,8 +208,8 @@ class _Done:
                 continue
             attempt = change.attempt
             whom = attempt.ending_for
-            for_it = whom.cause is EndingCause.FOR_CONTAINER and whom.of in own
-            for_job = whom.cause is EndingCause.FOR_JOB and whom.of == self.job.id
+            for_it = whom.cause is StopCause.FOR_CONTAINER and whom.of in own
+            for_job = whom.cause is StopCause.FOR_JOB and whom.of == self.job.id
             if attempt.ending is AttemptOutcome.PREEMPTED and (for_it or for_job):
                 found.setdefault(attempt.instance_id, {})[attempt.id] = None
         return {instance_id: sorted(ids) for instance_id, ids in sorted(found.items())}
@@ -416,7 +416,7 @@ def _without_pass(done: _Done) -> JobPlan:
     )
 
 
-def _reasons(trial: Engine, own: steps.Plan, job_id: str) -> Iterator[WaitReason]:
+def _reasons(trial: Engine, own: steps.SystemPlan, job_id: str) -> Iterator[WaitReason]:
     """Yield why containers of a per-instance job wait, or are not what they are to be."""
     for container_id in trial.ledger.jobs.containers_of(job_id):
         why = trial.why_waiting(container_id)
@@ -430,7 +430,7 @@ def _reasons(trial: Engine, own: steps.Plan, job_id: str) -> Iterator[WaitReason
             yield report.reason
 
 
-def _as_held(own: steps.Plan, job: Job) -> steps.Plan:
+def _as_held(own: steps.SystemPlan, job: Job) -> steps.SystemPlan:
     """Return what a plan comes to for a job that is held: it starts nothing, and evicts nobody."""
     why = WaitReason(code="held", message="held back: its priority is 0")
     if job.held:
@@ -440,14 +440,14 @@ def _as_held(own: steps.Plan, job: Job) -> steps.Plan:
 
 
 def _unless_held(step: steps.Step, why: WaitReason) -> steps.Step:
-    if not isinstance(step, steps.Place | steps.Evict | steps.Update):
+    if not isinstance(step, steps.PlaceOn | steps.Evict | steps.Update):
         return step
     return steps.Block(
         job_id=step.job_id,
         instance_id=step.instance_id,
         short_of=(),
         reason=why,
-        attempt_id="" if isinstance(step, steps.Place) else step.attempt_id,
+        attempt_id="" if isinstance(step, steps.PlaceOn) else step.attempt_id,
     )
 
 
@@ -467,7 +467,7 @@ def _told(step: steps.Step) -> PlannedStep:
 
 def _words(step: steps.Step) -> tuple[str, str]:  # noqa: PLR0911 - a table
     match step:
-        case steps.Place():
+        case steps.PlaceOn():
             after = f", after {step.previous_id}" if step.previous_id else ""
             return "place", f"a new attempt is started{after}"
         case steps.Update():

@@ -15,7 +15,7 @@ _REST = 4
 Made = TypeVar("Made")
 
 
-class PlanTurns:
+class DryRunLimiter:
     """Whose turn it is to plan, which takes the loop for seconds where there is much to look at."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.domain.views import InstanceView, ServerEvent
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.explain.explanation import Standing
+from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.explain.instance_views import (
     gone_view,
     instance_view,
@@ -39,7 +39,7 @@ KEPT_EVENTS = 10_000
 class EventRendering:
     """How a door to this service tells what changed, as JSON of built-in types."""
 
-    container: Callable[[Container, Standing], dict[str, Any]]
+    container: Callable[[Container, WaitStatus], dict[str, Any]]
     job: Callable[[Job], dict[str, Any]]
     instance: Callable[[InstanceView], dict[str, Any]]
 
@@ -100,7 +100,7 @@ class Broker:
                 self._waiters.discard(waiter)
 
 
-class Watchers:
+class ContainerNotifier:
     """Wakes whoever waits for news of one container; used on the loop's thread only."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ def publish_event(
     *,
     engine: Engine,
     broker: Broker,
-    watchers: Watchers,
+    watchers: ContainerNotifier,
     heard_at: Callable[[str], float],
     rendering: EventRendering,
 ) -> None:
@@ -173,7 +173,7 @@ def publish_event(
     if isinstance(what, PublishContainer):
         container = what.container
         # Without its position, which the next event of another one changes.
-        data = rendering.container(container, Standing(reason=engine.why_waiting(container.id)))
+        data = rendering.container(container, WaitStatus(reason=engine.why_waiting(container.id)))
         broker.publish("container", container.id, data)
         watchers.notify(container.id)
         return

@@ -17,7 +17,7 @@ _WELL_AGAIN = 1.25
 """How many times the least must be free before a full disk is well: it may go up and down."""
 
 
-class HealthDesk:
+class HealthService:
     """Gathers what is wrong; on the loop's thread."""
 
     def __init__(

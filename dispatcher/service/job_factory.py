@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.domain.jobs import Job, JobTask, Parameters, Tally, Terms, given_values
+from longshore.dispatcher.domain.jobs import (
+    Job,
+    JobTask,
+    JobTypeSpec,
+    Parameters,
+    Tally,
+    given_values,
+)
 from longshore.dispatcher.input.problems import Problems, ProblemsFull, quoted
 from longshore.dispatcher.service.contracts import NewJob
 from longshore.drivers.errors import InvalidRequest
@@ -48,7 +55,7 @@ def run_of(template: Job, *, job_id: str, sequence: int, now: float, env: Mappin
         labels=template.labels,
         tasks=tuple(_with_environment(task, env) for task in tasks),
         tallies=tuple(Tally(queued=task.size) for task in template.tasks),
-        terms=_at_revision(Terms(per_instance=template.terms.per_instance), 1, now),
+        terms=_at_revision(JobTypeSpec(per_instance=template.terms.per_instance), 1, now),
         parent=template.id,
     )
 
@@ -152,7 +159,7 @@ def _without_containers_of_its_own(job: Job) -> Job:
     return replace(job, tallies=tuple(Tally() for _ in job.tasks)) if job.is_template else job
 
 
-def _at_revision(terms: Terms, revision: int, revised_at: float) -> Terms:
+def _at_revision(terms: JobTypeSpec, revision: int, revised_at: float) -> JobTypeSpec:
     if terms.per_instance is None:
         return terms
     own = replace(terms.per_instance, revision=revision, revised_at=revised_at)

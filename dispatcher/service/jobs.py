@@ -23,10 +23,15 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
 from longshore.dispatcher.engine.fork import AFTER_ALL
-from longshore.dispatcher.service.admission import IdempotencyKey, Intake, Wanted, wanted_by
+from longshore.dispatcher.service.admission import (
+    AdmissionController,
+    DependencyRef,
+    IdempotencyKey,
+    wanted_by,
+)
 from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
 from longshore.dispatcher.service.dry_run import JOB_ID, Planning
-from longshore.dispatcher.service.dry_run_limiter import PlanTurns
+from longshore.dispatcher.service.dry_run_limiter import DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.dispatcher.service.job_factory import (
     container_in,
@@ -39,7 +44,7 @@ from longshore.dispatcher.service.job_factory import (
     why_not_dispatched,
     why_not_revised,
 )
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
@@ -61,7 +66,7 @@ class Plan(Protocol):
         ...
 
 
-class JobDesk:
+class JobService:
     """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
 
     `plan` begins to tell what would come of a job at a moment, and changes nothing: see `Plan`.
@@ -71,9 +76,9 @@ class JobDesk:
     def __init__(
         self,
         *,
-        intake: Intake,
+        intake: AdmissionController,
         store: Store,
-        ledger: Ledger,
+        ledger: ContainerTable,
         now: Callable[[], float],
         new_id: Callable[[], str],
         plan: Plan,
@@ -86,7 +91,7 @@ class JobDesk:
         self._new_id = new_id
         self._plan = plan
         self._ending = ending
-        self._plan_turns = PlanTurns()
+        self._plan_turns = DryRunLimiter()
 
     async def submit(
         self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
@@ -331,7 +336,7 @@ def _bytes_of(job: Job) -> int:
     return own + sum(spec_bytes(task.spec) for task in job.tasks)
 
 
-def _wanted(job: Job) -> list[Wanted]:
+def _wanted(job: Job) -> list[DependencyRef]:
     """Return what a job's tasks wait for that is no part of the job."""
     return [
         wanted

@@ -13,11 +13,17 @@ import structlog
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import JobLaunched, NoteJobLaunch, Publication, PublishJob
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.service.admission import IdempotencyKey, Intake
+from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey
 from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
-from longshore.dispatcher.service.jobs import JobDesk
-from longshore.dispatcher.state.agenda import TIME_VARIABLE, Agenda, Decision, LaunchResult, Verdict
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.service.jobs import JobService
+from longshore.dispatcher.state.agenda import (
+    TIME_VARIABLE,
+    Agenda,
+    DueLaunch,
+    LaunchDecision,
+    LaunchResult,
+)
+from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.drivers.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
@@ -39,10 +45,10 @@ class RunMaker(Protocol):
         """Commit that a run was made; raises `NotFound`, `Conflict`, `Unavailable`."""
 
 
-class DeskRuns:
+class ServiceRuns:
     """Makes runs as users submit jobs: within the same limits, and told to the engine."""
 
-    def __init__(self, *, desk: JobDesk, intake: Intake) -> None:
+    def __init__(self, *, desk: JobService, intake: AdmissionController) -> None:
         self._desk = desk
         self._intake = intake
 
@@ -73,7 +79,7 @@ class PeriodicJobs:
     def __init__(
         self,
         *,
-        jobs: JobBook,
+        jobs: JobRegistry,
         runs: RunMaker,
         wall: Callable[[], float],
         now: Callable[[], float],
@@ -148,7 +154,7 @@ class PeriodicJobs:
         except Exception as error:  # noqa: BLE001 - one schedule must not keep all others waiting
             self._never(job_id, error)
 
-    def _decided(self, job_id: str, now: float) -> list[Decision]:
+    def _decided(self, job_id: str, now: float) -> list[DueLaunch]:
         try:
             return self._agenda.decide(job_id, now)
         except Exception as error:  # noqa: BLE001 - one schedule must not keep all others waiting
@@ -165,32 +171,32 @@ class PeriodicJobs:
 
     # ---- what comes of a time ------------------------------------------------------------------
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _carry_out(self, decision: DueLaunch) -> None:
         job, at = decision.job, decision.at
         match decision.verdict:
-            case Verdict.LAUNCH | Verdict.NOTE:
+            case LaunchDecision.LAUNCH | LaunchDecision.NOTE:
                 task = asyncio.create_task(self._launch(decision), name=f"launch of {job.id}")
                 self._launches.add(task)
                 task.add_done_callback(self._launches.discard)
                 return
-            case Verdict.OVERLAP:
+            case LaunchDecision.OVERLAP:
                 log.info("periodic job skipped: a run has not ended", job=job.id, at=moment(at))
-            case Verdict.MISSED:
+            case LaunchDecision.MISSED:
                 log.warning("periodic job missed: the next time came", job=job.id, at=moment(at))
-            case Verdict.HELD:
+            case LaunchDecision.HELD:
                 log.debug("periodic job held", job=job.id, at=moment(at))
             case _:
                 assert_never(decision.verdict)
         self._results[LaunchResult(decision.verdict.value)] += 1
 
-    async def _launch(self, decision: Decision) -> None:
+    async def _launch(self, decision: DueLaunch) -> None:
         at = decision.at
         async with self._turns:
             job = self._agenda.alive(decision.job.id)
             if self._stopping or job is None:
                 return
             try:
-                if decision.verdict is Verdict.LAUNCH:
+                if decision.verdict is LaunchDecision.LAUNCH:
                     await self._runs.make(job, at)
                 await self._runs.note(job, at)
             except Unavailable as error:

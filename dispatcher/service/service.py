@@ -33,7 +33,7 @@ from longshore.dispatcher.domain.views import (
 )
 from longshore.dispatcher.domain.vitals import Vitals
 from longshore.dispatcher.engine.runtime import Runtime
-from longshore.dispatcher.explain.explanation import Explanation, Standing, explain, standing
+from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.explain.health import (
     advice_of,
     failed_last,
@@ -52,7 +52,7 @@ from longshore.dispatcher.explain.instance_views import (
 )
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.service.admission import IdempotencyKey, Intake, wanted_by
+from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
 from longshore.dispatcher.service.contracts import (
     Conflict,
     NewContainer,
@@ -62,10 +62,10 @@ from longshore.dispatcher.service.contracts import (
 )
 from longshore.dispatcher.service.dry_run import planning
 from longshore.dispatcher.service.dry_run_model import JobPlan
-from longshore.dispatcher.service.events import Broker, Watchers
-from longshore.dispatcher.service.health import HealthDesk
-from longshore.dispatcher.service.jobs import JobDesk
-from longshore.dispatcher.service.launching import DeskRuns, PeriodicJobs
+from longshore.dispatcher.service.events import Broker, ContainerNotifier
+from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.jobs import JobService
+from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
@@ -79,7 +79,7 @@ from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 
 
-class DispatcherBackend:
+class DispatcherService:
     """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
 
     `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
@@ -94,7 +94,7 @@ class DispatcherBackend:
         store: Store,
         logs: LogStore,
         broker: Broker,
-        watchers: Watchers,
+        watchers: ContainerNotifier,
         metrics: Metrics,
         types: Sequence[InstanceType],
         now: Callable[[], float],
@@ -114,9 +114,9 @@ class DispatcherBackend:
         self._new_id = new_id
         self._heard_at = heard_at
         self._leftovers = leftovers
-        self._health = HealthDesk(runtime=runtime, store=store, logs=logs, now=now)
-        self._intake = Intake(runtime=runtime, store=store, types=types, limits=limits)
-        self._jobs = JobDesk(
+        self._health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
+        self._intake = AdmissionController(runtime=runtime, store=store, types=types, limits=limits)
+        self._jobs = JobService(
             ending=runtime.ending,
             intake=self._intake,
             store=store,
@@ -213,9 +213,9 @@ class DispatcherBackend:
             raise NotFound(f"there is no container {container_id}")
         return found
 
-    def standing(self, container: Container) -> Standing:
+    def standing(self, container: Container) -> WaitStatus:
         """Return why a container waits, with its position, or what nobody knows of it."""
-        found = standing(self._engine, container)
+        found = wait_status(self._engine, container)
         if found.doubt or not container.has_open_attempt:
             return found
         unheard = self._unreached(container.attempts[-1].instance_id)
@@ -305,7 +305,7 @@ class DispatcherBackend:
         """Return what launches periodic jobs by a wall clock, within the limits of users."""
         return PeriodicJobs(
             jobs=self._engine.ledger.jobs,
-            runs=DeskRuns(desk=self._jobs, intake=self._intake),
+            runs=ServiceRuns(desk=self._jobs, intake=self._intake),
             wall=wall,
             now=self._now,
             results=self._metrics.launches,

@@ -12,7 +12,7 @@ from math import inf
 from longshore.dispatcher.domain.jobs import Job, Overlap, Schedule
 from longshore.dispatcher.domain.schedules import latest_missed, next_after
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.scheduling_gates import Deadlines
 from longshore.pool.delays import doubled_s
 
@@ -26,7 +26,7 @@ _RETRY_FIRST_S = 1.0
 _RETRY_MOST_S = 60.0
 
 
-class Verdict(Enum):
+class LaunchDecision(Enum):
     """What comes of a time of a schedule.
 
     A run is made of it, or only noted as an earlier process had made it; or none is: the job is
@@ -43,7 +43,7 @@ class Verdict(Enum):
 class LaunchResult(Enum):
     """What came of a time of a schedule: a run, or why there is none.
 
-    `REFUSED` are those that could never have been taken, the others are as in `Verdict`.
+    `REFUSED` are those that could never have been taken, the others are as in `LaunchDecision`.
     """
 
     LAUNCHED = "launched"
@@ -54,12 +54,12 @@ class LaunchResult(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class DueLaunch:
     """What comes of the time `at` of a job's schedule, in seconds since the epoch."""
 
     job: Job
     at: float
-    verdict: Verdict
+    verdict: LaunchDecision
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class _Entry:
 class Agenda:
     """The periodic jobs of one dispatcher, with the time at which each is looked at again."""
 
-    def __init__(self, jobs: JobBook) -> None:
+    def __init__(self, jobs: JobRegistry) -> None:
         self._jobs = jobs
         self._entries: dict[str, _Entry] = {}
         self._looks = Deadlines()
@@ -124,7 +124,7 @@ class Agenda:
         self._looked_at = now
         return [job_id for job_id, _ in self._looks.pop_due(now)]
 
-    def decide(self, job_id: str, now: float) -> list[Decision]:
+    def decide(self, job_id: str, now: float) -> list[DueLaunch]:
         """Decide about one that was due: what comes of the latest time, and of one put off before.
 
         After `LAUNCH` and `NOTE` comes `made`, `settle` or `put_off`; until then it is not due.
@@ -139,29 +139,29 @@ class Agenda:
             return []
         decisions = []
         if entry.failed_for is not None and entry.failed_for < at:
-            decisions.append(Decision(job=job, at=entry.failed_for, verdict=Verdict.MISSED))
+            decisions.append(DueLaunch(job=job, at=entry.failed_for, verdict=LaunchDecision.MISSED))
             entry.failed_for, entry.tries = None, 0
         verdict = self._verdict(entry, job, at)
-        if verdict not in (Verdict.LAUNCH, Verdict.NOTE):
+        if verdict not in (LaunchDecision.LAUNCH, LaunchDecision.NOTE):
             self.settle(job_id, at)
-        return [*decisions, Decision(job=job, at=at, verdict=verdict)]
+        return [*decisions, DueLaunch(job=job, at=at, verdict=verdict)]
 
-    def _verdict(self, entry: _Entry, job: Job, at: float) -> Verdict:
+    def _verdict(self, entry: _Entry, job: Job, at: float) -> LaunchDecision:
         runs = self._jobs.runs_of(job.id)
         # What was made here was not for a later time; of what failed, or was before, who knows.
         if entry.made_for is None or entry.failed_for is not None:
             known = (self._jobs.job(run_id) for run_id in runs)
             if any(run is not None and _is_made_for(run, at) for run in known):
-                return Verdict.NOTE
+                return LaunchDecision.NOTE
         if job.held:
-            return Verdict.HELD
+            return LaunchDecision.HELD
         # What was made a moment ago may not have reached the book yet.
         unheard = entry.made_for is not None and entry.made_for != job.launched_for
         if entry.schedule.overlap is Overlap.FORBID and (runs or unheard):
-            return Verdict.OVERLAP
+            return LaunchDecision.OVERLAP
         if len(runs) >= RUNS_MOST:
-            return Verdict.OVERLAP
-        return Verdict.LAUNCH
+            return LaunchDecision.OVERLAP
+        return LaunchDecision.LAUNCH
 
     def made(self, job_id: str, at: float) -> None:
         """Note that there is a run for a time."""

@@ -17,9 +17,9 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingCause,
-    EndingFor,
     Reason,
+    StopCause,
+    StopReason,
     resources_of,
 )
 from longshore.pool.model import AttemptExit, ExitKind, Fault
@@ -50,7 +50,7 @@ class AttemptEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class RestartDecision:
     """What becomes of a container after an attempt: its final state and why, None: it waits on."""
 
     state: ContainerState | None = None
@@ -58,88 +58,88 @@ class Ruling:
 
 
 _SENTENCES = {
-    EndingCause.NOTHING: "nothing",
-    EndingCause.JOB_STOPPED: "its job was stopped",
-    EndingCause.JOB_GONE: "its job is no longer there",
-    EndingCause.NODE_DRAINING: "node draining",
-    EndingCause.REVISED_WHILE_HELD: "its job changed, and nothing is updated on a held instance",
-    EndingCause.SUPERFLUOUS: "another one runs there",
-    EndingCause.INSTANCE_SHUT_DOWN: "its instance is shut down",
+    StopCause.NOTHING: "nothing",
+    StopCause.JOB_STOPPED: "its job was stopped",
+    StopCause.JOB_GONE: "its job is no longer there",
+    StopCause.NODE_DRAINING: "node draining",
+    StopCause.REVISED_WHILE_HELD: "its job changed, and nothing is updated on a held instance",
+    StopCause.SUPERFLUOUS: "another one runs there",
+    StopCause.INSTANCE_SHUT_DOWN: "its instance is shut down",
 }
 
 
-def in_words(ending_for: EndingFor) -> str:
+def in_words(ending_for: StopReason) -> str:
     """Return for what an attempt was told to end, as people are told."""
     of, detail = ending_for.of, ending_for.detail
     and_detail = f": {detail}" if detail else ""
     match ending_for.cause:
-        case EndingCause.FOR_CONTAINER | EndingCause.FOR_JOB:
+        case StopCause.FOR_CONTAINER | StopCause.FOR_JOB:
             return of
-        case EndingCause.REVISED:
+        case StopCause.REVISED:
             return f"revision {of} of its job"
-        case EndingCause.JOB_BEGINS_ANEW:
+        case StopCause.JOB_BEGINS_ANEW:
             return f"the next start of its job, which lost essential {of}{and_detail}"
-        case EndingCause.JOB_ENDED:
+        case StopCause.JOB_ENDED:
             return f"its job {of}{and_detail}"
-        case EndingCause.NO_MATCH:
+        case StopCause.NO_MATCH:
             return f"its instance no longer matches{and_detail}"
         case (
-            EndingCause.NOTHING
-            | EndingCause.JOB_STOPPED
-            | EndingCause.JOB_GONE
-            | EndingCause.NODE_DRAINING
-            | EndingCause.REVISED_WHILE_HELD
-            | EndingCause.SUPERFLUOUS
-            | EndingCause.INSTANCE_SHUT_DOWN
+            StopCause.NOTHING
+            | StopCause.JOB_STOPPED
+            | StopCause.JOB_GONE
+            | StopCause.NODE_DRAINING
+            | StopCause.REVISED_WHILE_HELD
+            | StopCause.SUPERFLUOUS
+            | StopCause.INSTANCE_SHUT_DOWN
         ) as cause:
             return _SENTENCES[cause]
         case unknown:
             assert_never(unknown)
 
 
-def reason_of(ending_for: EndingFor) -> Reason | None:
+def reason_of(ending_for: StopReason) -> Reason | None:
     """Return why an attempt has ended that was told to, None for nothing that is on record."""
     words = in_words(ending_for)
     match ending_for.cause:
-        case EndingCause.NOTHING:
+        case StopCause.NOTHING:
             return None
-        case EndingCause.FOR_CONTAINER | EndingCause.FOR_JOB | EndingCause.JOB_BEGINS_ANEW:
+        case StopCause.FOR_CONTAINER | StopCause.FOR_JOB | StopCause.JOB_BEGINS_ANEW:
             return Reason(code=EVICTED, message=f"it made way for {words}")
-        case EndingCause.REVISED:
+        case StopCause.REVISED:
             return Reason(code="updated", message=f"it made way for {words}")
-        case EndingCause.INSTANCE_SHUT_DOWN:
+        case StopCause.INSTANCE_SHUT_DOWN:
             return Reason(code="instance_gone", message=words)
         case (
-            EndingCause.JOB_ENDED
-            | EndingCause.JOB_STOPPED
-            | EndingCause.JOB_GONE
-            | EndingCause.NO_MATCH
-            | EndingCause.NODE_DRAINING
-            | EndingCause.REVISED_WHILE_HELD
-            | EndingCause.SUPERFLUOUS
+            StopCause.JOB_ENDED
+            | StopCause.JOB_STOPPED
+            | StopCause.JOB_GONE
+            | StopCause.NO_MATCH
+            | StopCause.NODE_DRAINING
+            | StopCause.REVISED_WHILE_HELD
+            | StopCause.SUPERFLUOUS
         ):
             return Reason(code="stopped", message=words)
         case unknown:
             assert_never(unknown)
 
 
-def is_eviction(ending_for: EndingFor) -> bool:
+def is_eviction(ending_for: StopReason) -> bool:
     """Return whether others wait for the room, so that there is less time between TERM and KILL."""
     match ending_for.cause:
-        case EndingCause.FOR_CONTAINER | EndingCause.FOR_JOB:
+        case StopCause.FOR_CONTAINER | StopCause.FOR_JOB:
             return True
         case (
-            EndingCause.NOTHING
-            | EndingCause.REVISED
-            | EndingCause.JOB_BEGINS_ANEW
-            | EndingCause.JOB_ENDED
-            | EndingCause.JOB_STOPPED
-            | EndingCause.JOB_GONE
-            | EndingCause.NO_MATCH
-            | EndingCause.NODE_DRAINING
-            | EndingCause.REVISED_WHILE_HELD
-            | EndingCause.SUPERFLUOUS
-            | EndingCause.INSTANCE_SHUT_DOWN
+            StopCause.NOTHING
+            | StopCause.REVISED
+            | StopCause.JOB_BEGINS_ANEW
+            | StopCause.JOB_ENDED
+            | StopCause.JOB_STOPPED
+            | StopCause.JOB_GONE
+            | StopCause.NO_MATCH
+            | StopCause.NODE_DRAINING
+            | StopCause.REVISED_WHILE_HELD
+            | StopCause.SUPERFLUOUS
+            | StopCause.INSTANCE_SHUT_DOWN
         ):
             return False
         case unknown:
@@ -195,7 +195,7 @@ _SAME_S = 0.5
 """By how much the clock of an instance may differ from ours in the time that an attempt takes."""
 
 
-def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
+def classify_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, Reason | None]:
     """Return what an exit that nobody asked for means, and why; None when all went well."""
     match how.kind:
         case ExitKind.EXITED if how.code == 0:
@@ -219,7 +219,7 @@ def judge_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcome, 
             assert_never(how.kind)
 
 
-def judge_end(
+def classify_end(
     container: Container, how: AttemptExit, *, interrupted: bool
 ) -> tuple[AttemptOutcome, Reason | None]:
     """Return what an exit means, also one that we or the cloud asked for, and why."""
@@ -233,10 +233,10 @@ def judge_end(
         return ending, _over_time(container)
     if interrupted:
         return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)
-    return judge_exit(container, how)
+    return classify_exit(container, how)
 
 
-def judge_gone(
+def classify_gone(
     container: Container,
     attempt: Attempt,
     of: AttemptMissing | AttemptLost,

@@ -13,9 +13,9 @@ from longshore.dispatcher.domain.containers import (
     resources_of,
 )
 from longshore.dispatcher.state.spend_limits import (
-    Account,
-    Holder,
     SpendLimits,
+    SpendSubject,
+    SpendSubjects,
     placement_of,
     share_of,
 )
@@ -42,11 +42,11 @@ class AttemptSpend:
     def __init__(
         self, limits: SpendLimits, types: Mapping[str, InstanceType], placement: Placement
     ) -> None:
-        self.by_holder: dict[Holder, Decimal] = {}
+        self.by_holder: dict[SpendSubject, Decimal] = {}
         self._limits = limits
         self._types = types
         self._placement = placement
-        self._open: dict[str, tuple[Account, Decimal]] = {}
+        self._open: dict[str, tuple[SpendSubjects, Decimal]] = {}
 
     def opened(self, container: Container, attempt: Attempt) -> None:
         """Count an attempt that has no outcome yet; of one whom no limit concerns, nothing."""
@@ -63,7 +63,7 @@ class AttemptSpend:
 
     def check(self, containers: Iterable[Container]) -> None:
         """Raise `BugError` when the sums are not those of the open attempts, made anew."""
-        anew: dict[Holder, Decimal] = {}
+        anew: dict[SpendSubject, Decimal] = {}
         for container in containers:
             if container.has_open_attempt:
                 cost = self._cost(container, container.attempts[-1])

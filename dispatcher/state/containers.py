@@ -14,9 +14,9 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingFor,
     Reason,
     SchedulerSettings,
+    StopReason,
     resources_of,
 )
 from longshore.dispatcher.domain.feasibility import given_on
@@ -31,16 +31,16 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.state.attempt_end import (
     FINAL_STATE_AFTER,
     AttemptEnd,
-    Ruling,
+    RestartDecision,
+    classify_end,
+    classify_gone,
     first_start,
-    judge_end,
-    judge_gone,
     latest,
     was_placed,
     when_it_ran,
 )
 from longshore.dispatcher.state.attempt_spend import AttemptSpend
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.memory_limit import QueuedMemory
 from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.restarts import (
@@ -49,7 +49,7 @@ from longshore.dispatcher.state.restarts import (
     may_try_again,
     restart_due,
 )
-from longshore.dispatcher.state.scheduling_gates import Deadlines, Holdbacks
+from longshore.dispatcher.state.scheduling_gates import Deadlines, SchedulingGates
 from longshore.dispatcher.state.spend_limits import SpendLimits, cost_of, placement_of
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
@@ -79,7 +79,7 @@ def new_attempt(container: Container, worker: Worker, now: float, *, revision: i
 # ---- ended attempts whose logs are still on their way from the instances -------------------------
 
 
-class Unreleased(dict[str, Attempt]):
+class AwaitingLogs(dict[str, Attempt]):
     """Ended attempts by id, until every byte of their logs is kept, or never will come."""
 
     def __init__(self, changes: list[Change]) -> None:
@@ -107,7 +107,7 @@ class Unreleased(dict[str, Attempt]):
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
 
-class Ledger:
+class ContainerTable:
     """All unfinished containers by id, the queue of those that wait, and the changes to journal.
 
     `waiting_since` has, for each container that could run and is not known to, since when;
@@ -130,15 +130,15 @@ class Ledger:
         self.open_attempts: dict[str, str] = {}
         self.supervisors_placed = 0
         self.queue = queue
-        self.holdbacks = Holdbacks()
-        self.jobs = JobBook()
+        self.holdbacks = SchedulingGates()
+        self.jobs = JobRegistry()
         self.finished: list[Container] = []
         self.time_limits = Deadlines()
         self.residents = 0
-        self.rule: Callable[[AttemptEnd, float], Ruling | None] = lambda _end, _now: None
+        self.rule: Callable[[AttemptEnd, float], RestartDecision | None] = lambda _end, _now: None
         self.ran: Callable[[Attempt, float], None] = lambda _attempt, _now: None
         self.changes: list[Change] = []
-        self.unreleased = Unreleased(self.changes)
+        self.unreleased = AwaitingLogs(self.changes)
         self.published: list[Publication] = []
         self.memory = QueuedMemory()
         self.waiting_since: dict[str, float] = {}
@@ -348,7 +348,7 @@ class Ledger:
         if attempt.is_pulling is not before.is_pulling or attempt.warning != before.warning:
             self.published.append(PublishContainer(container=container))
 
-    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: EndingFor) -> str:
+    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: StopReason) -> str:
         """Note what the outcome of a container's open attempt will be; return the attempt's id.
 
         It is journalled, so that a restart judges the exit as this process would have.
@@ -368,7 +368,7 @@ class Ledger:
             return
         how = notice.exit
         container, attempt = found
-        outcome, reason = judge_end(container, how, interrupted=notice.interrupted)
+        outcome, reason = classify_end(container, how, interrupted=notice.interrupted)
         started_at, finished_at = when_it_ran(attempt, how, now)
         container = replace(container, started_at=first_start(container, started_at))
         attempt = replace(
@@ -402,7 +402,7 @@ class Ledger:
         """Close an attempt of which there is no exit; `never` is its code if it never ran."""
         found = self.of_attempt(of.attempt_id)
         if found is not None:
-            outcome, reason = judge_gone(*found, of, refused=refused, never=never)
+            outcome, reason = classify_gone(*found, of, refused=refused, never=never)
             end = AttemptEnd(
                 container=found[0],
                 attempt=found[1],
@@ -506,7 +506,7 @@ class Ledger:
 # ---- what must always hold of the ledger; tests look after every event ---------------------------
 
 
-def check(ledger: Ledger) -> None:
+def check(ledger: ContainerTable) -> None:
     """Raise `BugError` when an invariant of the ledger does not hold."""
     for container in ledger.containers.values():
         _check_container(ledger, container)
@@ -524,7 +524,7 @@ def check(ledger: Ledger) -> None:
         raise BugError(f"{ledger.supervisors_placed} supervisors are not those that are placed")
 
 
-def _check_container(ledger: Ledger, container: Container) -> None:
+def _check_container(ledger: ContainerTable, container: Container) -> None:
     """Check where one container waits, and that it has no claim while it is held back."""
     if container.state.final:
         raise BugError(f"{container.id} has ended and is still in memory")

@@ -18,8 +18,8 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, element_node, nodes_of, task_node
 from longshore.dispatcher.domain.messages import PublishContainer, PublishJob, SaveJob
-from longshore.dispatcher.state.containers import Ledger
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.scheduling_gates import Gate
 
 # ---- who waits for whose end: a graph of names, in which what has ended is forgotten -------------
 #
@@ -112,7 +112,7 @@ class _Pin:
 class Workflow:
     """Admits containers into the ledger, and lets them on when what is before them has ended."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ContainerTable) -> None:
         self._ledger = ledger
         self._jobs = ledger.jobs
         self._dependencies = Dependencies()
@@ -151,9 +151,9 @@ class Workflow:
         rest = still_needed(needs, known)
         self._hold_with_job(container)
         if rest or failed is not None:
-            self._ledger.holdbacks.block(container.id, Block.AFTER)
+            self._ledger.holdbacks.block(container.id, Gate.AFTER)
         elif not self._jobs.enter(container):
-            self._ledger.holdbacks.block(container.id, Block.MAX_RUNNING)
+            self._ledger.holdbacks.block(container.id, Gate.MAX_RUNNING)
         self._ledger.admit(container)
         if failed is not None:
             self._doom(container.id, failed, now)
@@ -176,10 +176,10 @@ class Workflow:
     def _hold_with_job(self, container: Container) -> None:
         job_id = container.job_id
         if self._jobs.is_held(job_id):
-            self._ledger.holdbacks.block(container.id, Block.JOB_HELD)
+            self._ledger.holdbacks.block(container.id, Gate.JOB_HELD)
         type_ = self._jobs.type_of(job_id)
         if type_ is not None and type_.has_own_placer:
-            self._ledger.holdbacks.block(container.id, Block.OWN_PLACER)
+            self._ledger.holdbacks.block(container.id, Gate.OWN_PLACER)
 
     # ---- what somebody is about to wait for ----------------------------------------------------
 
@@ -258,27 +258,27 @@ class Workflow:
         went = False
         for container_id in released:
             holdbacks = self._ledger.holdbacks
-            holdbacks.unblock(container_id, Block.AFTER)
+            holdbacks.unblock(container_id, Gate.AFTER)
             container = self._ledger.containers[container_id]
             if self._jobs.enter(container):
                 went = self._wait(container, now) or went
             else:
-                holdbacks.block(container_id, Block.MAX_RUNNING)
+                holdbacks.block(container_id, Gate.MAX_RUNNING)
                 self._ledger.published.append(PublishContainer(container=container))
         return went
 
     def _take_turn(self, container_id: str | None, now: float) -> bool:
         if container_id is None:
             return False
-        self._ledger.holdbacks.unblock(container_id, Block.MAX_RUNNING)
+        self._ledger.holdbacks.unblock(container_id, Gate.MAX_RUNNING)
         return self._wait(self._ledger.containers[container_id], now)
 
     def line_up(self, container: Container) -> None:
         """Let an element wait for its turn, by its index, that gave its own up or never had one."""
         holdbacks = self._ledger.holdbacks
-        is_in_line = bool(holdbacks.blocks(container.id) & (Block.AFTER | Block.MAX_RUNNING))
+        is_in_line = bool(holdbacks.blocks(container.id) & (Gate.AFTER | Gate.MAX_RUNNING))
         if not is_in_line and not self._jobs.enter(container):
-            holdbacks.block(container.id, Block.MAX_RUNNING)
+            holdbacks.block(container.id, Gate.MAX_RUNNING)
 
     def _wait(self, container: Container, now: float) -> bool:
         """Let a container wait for room if nothing else holds it; tell of it either way."""
@@ -304,9 +304,9 @@ class Workflow:
         for container_id in self._jobs.containers_of(job_id):
             container = ledger.containers[container_id]
             if not held:
-                ledger.holdbacks.unblock(container_id, Block.JOB_HELD)
+                ledger.holdbacks.unblock(container_id, Gate.JOB_HELD)
             else:
-                ledger.holdbacks.block(container_id, Block.JOB_HELD)
+                ledger.holdbacks.block(container_id, Gate.JOB_HELD)
             if container.has_open_attempt:
                 continue
             if held and container.state is ContainerState.LOCKED:
@@ -328,12 +328,12 @@ class Workflow:
     def reason(self, container: Container) -> WaitReason | None:
         """Return what a container waits for beside room, None for nothing."""
         block = self._ledger.holdbacks.blocks(container.id)
-        if Block.JOB_HELD in block:
+        if Gate.JOB_HELD in block:
             message = f"its job {container.job_id} is held, and starts nothing until it is released"
             return WaitReason(code="job_held", message=message)
-        if Block.AFTER in block:
+        if Gate.AFTER in block:
             return _after(self._dependencies.needs(container.id))
-        if Block.MAX_RUNNING in block:
+        if Gate.MAX_RUNNING in block:
             return self._no_turn(container)
         return None
 
@@ -386,7 +386,7 @@ class Chain:
     is_whole: bool = True
 
 
-def chain_before(container_id: str, *, ledger: Ledger, workflow: Workflow) -> Chain:
+def blocking_chain(container_id: str, *, ledger: ContainerTable, workflow: Workflow) -> Chain:
     """Follow what a container waits for, and what that waits for; of several always the first."""
     walk = _Walk(ledger)
     current, before = container_id, 0
@@ -405,7 +405,7 @@ def chain_before(container_id: str, *, ledger: Ledger, workflow: Workflow) -> Ch
 class _Walk:
     """Finds who has to end for a node to end; each job on the way is looked through once."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: ContainerTable) -> None:
         self._ledger = ledger
         self._found: dict[str, Mapping[str, str]] = {}
         self._left = MOST_CONTAINERS
@@ -425,7 +425,7 @@ class _Walk:
         if self._left < 0:
             return {}
         found: dict[str, str] = {}
-        waits = {each: Block.AFTER in self._ledger.holdbacks.blocks(each) for each in container_ids}
+        waits = {each: Gate.AFTER in self._ledger.holdbacks.blocks(each) for each in container_ids}
         for container_id in sorted(container_ids, key=waits.__getitem__):
             container = self._ledger.containers[container_id]
             for node in (*nodes_of(container), task_node(job_id, container.task), job_id):

@@ -29,7 +29,7 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.state.queue import ClassKey
-from longshore.dispatcher.state.restarts import Tries
+from longshore.dispatcher.state.restarts import FailureHistory
 
 # ---- what happened lately, by key, in bounded memory ---------------------------------------------
 
@@ -45,7 +45,7 @@ class _Kept(Generic[Entry]):
     entries: deque[tuple[int, Entry]] = field(default_factory=deque)
 
 
-class Recent(Generic[Key, Entry]):
+class BoundedLog(Generic[Key, Entry]):
     """Entries by key: so many of a key, so many keys, and so many bytes in all.
 
     Who got an entry longest ago goes first. Sizes are estimates, of the whole as if nothing in it
@@ -134,7 +134,7 @@ _Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class HistoryEvent:
     """One thing that was decided or that came to pass, at a time in seconds since the epoch.
 
     `behind` is who was next in line, "" where it is about nothing of that kind.
@@ -159,7 +159,7 @@ class History:
     """Why classes waited, and what was decided about single containers."""
 
     def __init__(self) -> None:
-        self._waits: Recent[ClassKey, _Wait] = Recent(
+        self._waits: BoundedLog[ClassKey, _Wait] = BoundedLog(
             most_of_a_key=MOST_CHANGES,
             most_keys=MOST_CLASSES,
             most_bytes=MOST_BYTES,
@@ -201,7 +201,7 @@ class History:
         """Note that the instance on which some classes had claims could not be created."""
         message = f"the create of a {type_name} for it, or for others like it, failed: {error}"
         for key in keys:
-            self._refusals.add(key, Happening(at=now, kind="create_failed", message=message))
+            self._refusals.add(key, HistoryEvent(at=now, kind="create_failed", message=message))
 
     def began(self, locked: Collection[str], now: float) -> None:
         """Note which containers were locked when this process began."""
@@ -256,7 +256,7 @@ class History:
         began_at: float,
         now: float,
         held: WaitReason | None = None,
-    ) -> list[Happening]:
+    ) -> list[HistoryEvent]:
         """Return what has happened to a container, the earliest first.
 
         `key` is that of its class, None where what a class waits for is not what it does. `held` is
@@ -271,7 +271,7 @@ class History:
         found = [_submitted(container)]
         if container.created_at < began_at:
             message = "the dispatcher started again; of what was decided before, only attempts are"
-            found.append(Happening(at=began_at, kind="restart", message=f"{message} known"))
+            found.append(HistoryEvent(at=began_at, kind="restart", message=f"{message} known"))
         found += events
         found += _earlier(container.attempts[: -len(latest)] if latest else ())
         found += [one for attempt in latest for one in _of_attempt(attempt)]
@@ -289,12 +289,12 @@ class History:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
 
-    def _refused(self, key: ClassKey, spans: Sequence[_Span]) -> Iterator[Happening]:
+    def _refused(self, key: ClassKey, spans: Sequence[_Span]) -> Iterator[HistoryEvent]:
         for each in self._refusals.of(key):
             if any(start <= each.at <= end for start, end in spans):
                 yield each
 
-    def _reasons(self, key: ClassKey, spans: Iterable[_Span]) -> Iterator[Happening]:
+    def _reasons(self, key: ClassKey, spans: Iterable[_Span]) -> Iterator[HistoryEvent]:
         waits = self._waits.of(key)
         for start, end in spans:
             in_force = [wait for wait in waits if wait.at <= start][-1:]
@@ -302,11 +302,11 @@ class History:
                 if wait.reason is not None:
                     reason = wait.reason
                     at = max(start, wait.at)
-                    yield Happening(
+                    yield HistoryEvent(
                         at=at, kind=reason.code, message=reason.message, behind=reason.behind
                     )
 
-    def _told_of(self, container: Container) -> list[Happening]:
+    def _told_of(self, container: Container) -> list[HistoryEvent]:
         """Return what was decided about a container and, while it lived, its job, in order."""
         end = math.inf if container.finished_at is None else container.finished_at
         of_job = [
@@ -330,14 +330,14 @@ class History:
                 self._note(container.id, "unlocked", "its place was given up", now)
 
     def _note(self, container_id: str, kind: str, message: str, now: float) -> None:
-        self._events.add(container_id, Happening(at=now, kind=kind, message=message))
+        self._events.add(container_id, HistoryEvent(at=now, kind=kind, message=message))
 
     def _note_job(self, job_id: str, kind: str, message: str, now: float) -> None:
-        self._of_jobs.add(job_id, Happening(at=now, kind=kind, message=message))
+        self._of_jobs.add(job_id, HistoryEvent(at=now, kind=kind, message=message))
 
 
-def _events_of_classes() -> Recent[ClassKey, Happening]:
-    return Recent(
+def _events_of_classes() -> BoundedLog[ClassKey, HistoryEvent]:
+    return BoundedLog(
         most_of_a_key=MOST_EVENTS,
         most_keys=MOST_CLASSES,
         most_bytes=MOST_BYTES,
@@ -346,8 +346,8 @@ def _events_of_classes() -> Recent[ClassKey, Happening]:
     )
 
 
-def _events_of(most_keys: int) -> Recent[str, Happening]:
-    return Recent(
+def _events_of(most_keys: int) -> BoundedLog[str, HistoryEvent]:
+    return BoundedLog(
         most_of_a_key=MOST_EVENTS,
         most_keys=most_keys,
         most_bytes=MOST_BYTES,
@@ -392,7 +392,7 @@ def _without(spans: Iterable[_Span], others: Iterable[_Span]) -> Iterator[_Span]
             yield start, end
 
 
-def _locked(latest: Iterable[Attempt], events: Iterable[Happening]) -> Iterator[_Span]:
+def _locked(latest: Iterable[Attempt], events: Iterable[HistoryEvent]) -> Iterator[_Span]:
     """Return from when to when a container had a place on something that was not ready."""
     moves = [(e.at, e.kind == "locked") for e in events if e.kind in ("locked", "unlocked")]
     moves += [(attempt.created_at, False) for attempt in latest]
@@ -407,7 +407,7 @@ def _locked(latest: Iterable[Attempt], events: Iterable[Happening]) -> Iterator[
         yield since, math.inf
 
 
-def _held_back(container: Container, events: Iterable[Happening]) -> Iterator[_Span]:
+def _held_back(container: Container, events: Iterable[HistoryEvent]) -> Iterator[_Span]:
     """Return from when to when a container's priority was 0."""
     moves = [(e.at, e.kind == _HELD) for e in events if e.kind in ("priority", _HELD)]
     if not moves and container.priority == 0:
@@ -415,7 +415,7 @@ def _held_back(container: Container, events: Iterable[Happening]) -> Iterator[_S
     return _while_held(moves)
 
 
-def _held_with_job(events: Iterable[Happening]) -> Iterator[_Span]:
+def _held_with_job(events: Iterable[HistoryEvent]) -> Iterator[_Span]:
     """Return from when to when a container's job was held."""
     return _while_held(
         [(e.at, e.kind == _JOB_HELD) for e in events if e.kind in (_JOB_HELD, _JOB_RELEASED)]
@@ -432,9 +432,9 @@ def _while_held(moves: Sequence[tuple[float, bool]]) -> Iterator[_Span]:
 def _kept_back(
     container: Container,
     waited: Sequence[_Span],
-    events: Iterable[Happening],
+    events: Iterable[HistoryEvent],
     held: WaitReason | None,
-) -> Iterator[tuple[Happening, _Span]]:
+) -> Iterator[tuple[HistoryEvent, _Span]]:
     """Return from when to when a container waited for something beside room, and for what.
 
     What it waits for now is `held`. Of what it waited for before, the end is an event.
@@ -445,13 +445,13 @@ def _kept_back(
         if start < start_at:
             until = min(start_at, end)
             message = f"it was not to start before {moment(start_at)}"
-            yield Happening(at=start, kind="not_before", message=message), (start, until)
+            yield HistoryEvent(at=start, kind="not_before", message=message), (start, until)
         released_at = max((at for at in ends if start <= at <= end), default=None)
         if held is not None and (start, end) == waited[-1]:
-            yield Happening(at=start, kind=held.code, message=held.message), (start, end)
+            yield HistoryEvent(at=start, kind=held.code, message=held.message), (start, end)
         elif released_at is not None and start < released_at:
             code, message = _was_kept(container, start)
-            yield Happening(at=start, kind=code, message=message), (start, released_at)
+            yield HistoryEvent(at=start, kind=code, message=message), (start, released_at)
 
 
 def _was_kept(container: Container, start: float) -> tuple[str, str]:
@@ -469,38 +469,40 @@ def _not_before(container: Container) -> float:
     return container.spec.not_before or 0.0 if not container.attempts else 0.0
 
 
-def _delays(container: Container, latest: Sequence[Attempt]) -> Iterator[tuple[Happening, _Span]]:
+def _delays(
+    container: Container, latest: Sequence[Attempt]
+) -> Iterator[tuple[HistoryEvent, _Span]]:
     """Return after which of its latest attempts a container's restart had to wait, and how long."""
     earlier = len(container.attempts) - len(latest)
-    tries = Tries(container.spec.retries, container.attempts[:earlier])
+    tries = FailureHistory(container.spec.retries, container.attempts[:earlier])
     for attempt in latest[:-1] if container.state.final else latest:
         tries.take_in(attempt)
         due = tries.due() if attempt.outcome is not None else None
         ended_at = attempt.finished_at
         if due is not None and ended_at is not None and ended_at < due:
             why = tries.reason(due)
-            yield Happening(at=ended_at, kind=why.code, message=why.message), (ended_at, due)
+            yield HistoryEvent(at=ended_at, kind=why.code, message=why.message), (ended_at, due)
 
 
-def _earlier(attempts: Sequence[Attempt]) -> Iterator[Happening]:
+def _earlier(attempts: Sequence[Attempt]) -> Iterator[HistoryEvent]:
     """Return that there were attempts of which no more is told."""
     if attempts:
         last = attempts[-1]
         message = f"{len(attempts)} earlier attempts, of which no more is told here"
         at = last.finished_at or last.created_at
-        yield Happening(at=at, kind="earlier", message=message)
+        yield HistoryEvent(at=at, kind="earlier", message=message)
 
 
-def _submitted(container: Container) -> Happening:
+def _submitted(container: Container) -> HistoryEvent:
     message = f"submitted by {container.user or 'nobody'}"
     message += f" for project {container.project}" if container.project else ""
-    return Happening(at=container.created_at, kind="submitted", message=message)
+    return HistoryEvent(at=container.created_at, kind="submitted", message=message)
 
 
-def _finished(container: Container, at: float) -> Happening:
+def _finished(container: Container, at: float) -> HistoryEvent:
     code = "" if container.exit_code is None else f" with exit code {container.exit_code}"
     why = f": {container.reason.message}" if container.reason is not None else ""
-    return Happening(
+    return HistoryEvent(
         at=at, kind=container.state.value, message=f"it {_ENDS[container.state]}{code}{why}"
     )
 
@@ -512,17 +514,19 @@ _ENDS = {
 }
 
 
-def _of_attempt(attempt: Attempt) -> Iterator[Happening]:
+def _of_attempt(attempt: Attempt) -> Iterator[HistoryEvent]:
     """Return what happened to one attempt."""
     name = f"attempt {attempt.number}"
     where = f"{attempt.instance_id} ({attempt.instance_type})"
-    yield Happening(at=attempt.created_at, kind="placed", message=f"{name} was placed on {where}")
+    yield HistoryEvent(
+        at=attempt.created_at, kind="placed", message=f"{name} was placed on {where}"
+    )
     if attempt.started_at is not None:
-        yield Happening(at=attempt.started_at, kind="started", message=f"{name} runs")
+        yield HistoryEvent(at=attempt.started_at, kind="started", message=f"{name} runs")
     if attempt.outcome is not None and attempt.finished_at is not None:
         code = "" if attempt.exit_code is None else f" with exit code {attempt.exit_code}"
         why = f": {attempt.reason.message}" if attempt.reason is not None else ""
-        yield Happening(
+        yield HistoryEvent(
             at=attempt.finished_at,
             kind="ended",
             message=f"{name} ended as {attempt.outcome.value}{code}{why}",

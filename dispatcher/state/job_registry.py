@@ -22,7 +22,7 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class JobResult:
     """What a job that does not end by itself comes to, once all of its containers have ended.
 
     `exit_code` is None for the highest of its failed containers.
@@ -33,7 +33,7 @@ class Conclusion:
     exit_code: int | None = None
 
 
-CANCELLED = Conclusion(
+CANCELLED = JobResult(
     state=JobState.CANCELLED, reason=Reason(code="cancelled", message="cancelled")
 )
 
@@ -54,10 +54,10 @@ class _Live:
     windows: dict[str, _Window]
     containers: dict[str, None] = field(default_factory=dict)
     exit_code: int | None = None
-    conclusion: Conclusion | None = None
+    conclusion: JobResult | None = None
 
 
-class JobBook:
+class JobRegistry:
     """All unfinished jobs by id; `ended` counts those that have ended since the start, by state.
 
     `templates_bytes` is about how much memory the specifications take of jobs whose runs are jobs:
@@ -217,7 +217,7 @@ class JobBook:
         if live is not None and live.conclusion is None:
             live.conclusion = CANCELLED
 
-    def conclude(self, job_id: str, conclusion: Conclusion) -> None:
+    def conclude(self, job_id: str, conclusion: JobResult) -> None:
         """Let a job end that does not by itself, once all of its containers have; unknown is none.
 
         The first word counts. Its reason is kept at once, for whoever looks, and a restart.

@@ -15,7 +15,7 @@ from itertools import accumulate, islice
 from longshore.dispatcher.domain.containers import EVICTED, INTERRUPTED, Constraints, Container
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.state.restarts import avoided
-from longshore.dispatcher.state.spend_limits import Account
+from longshore.dispatcher.state.spend_limits import SpendSubjects
 from longshore.drivers.interface import InstanceType, Resources
 
 # --------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ Order = tuple[int, int]
 _CHUNK = 1024
 
 
-class OrderedEntries:
+class SortedIndex:
     """Pairs of an order and an id, sorted; no two are equal."""
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class OrderedEntries:
     def __len__(self) -> int:
         return self._length
 
-    def copy(self) -> OrderedEntries:
+    def copy(self) -> SortedIndex:
         """Return a copy."""
-        copied = OrderedEntries()
+        copied = SortedIndex()
         copied._chunks = [chunk.copy() for chunk in self._chunks]
         copied._starts = None
         copied._length = self._length
@@ -150,7 +150,7 @@ class ClassKey:
     constraints: Constraints
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
-    account: Account = ()
+    account: SpendSubjects = ()
     lasting: bool = False
     avoided: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
@@ -198,7 +198,7 @@ class RequestClass:
         self._needs: dict[str, Resources] = {}
         self.allow(fitting)
         self._orders: dict[str, Order] = {}
-        self._entries = OrderedEntries()
+        self._entries = SortedIndex()
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -290,7 +290,7 @@ class Queue:
     def __init__(
         self,
         fitting: Callable[[ClassKey], tuple[InstanceType, ...]],
-        account_of: Callable[[Container], Account] = lambda _: (),
+        account_of: Callable[[Container], SpendSubjects] = lambda _: (),
         allowed: Callable[[ClassKey, tuple[InstanceType, ...]], tuple[InstanceType, ...]] = all_of,
         is_lasting: Callable[[Container], bool] = lambda _: False,
     ) -> None:
@@ -309,7 +309,7 @@ class Queue:
         self._key_of: dict[str, ClassKey] = {}
         self._kinds: dict[ClassKey, int] = {}  # classes by what users say of them
         self._set_apart = 0  # classes that avoid instances
-        self._all = OrderedEntries()
+        self._all = SortedIndex()
         self._versions = Versions()
 
     def __len__(self) -> int:

@@ -34,7 +34,7 @@ _OVERLOAD_MOST_S = 300.0
 _OVERLOADS_MOST = 20
 
 
-class Tries:
+class FailureHistory:
     """What counts of a container's attempts for whether and when it is tried again.
 
     Attempts are taken in one after the other, so that one walk tells of each of them in its turn.
@@ -162,8 +162,8 @@ class Tries:
         return "failed" in retries.on or code in retries.on
 
 
-def _tries(container: Container) -> Tries:
-    return Tries(container.spec.retries, container.attempts)
+def _tries(container: Container) -> FailureHistory:
+    return FailureHistory(container.spec.retries, container.attempts)
 
 
 def restart_due(container: Container) -> float | None:

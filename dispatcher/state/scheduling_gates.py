@@ -75,7 +75,7 @@ class Deadlines:
 # --------------------------------------------------------------------------------------------------
 
 
-class Block(Flag):
+class Gate(Flag):
     """What keeps a container from the queue until somebody says that it is over.
 
     Others have to end first; as many of its array as may be are under way; its job is held; its job
@@ -89,13 +89,13 @@ class Block(Flag):
     OWN_PLACER = auto()
 
 
-class Holdbacks:
+class SchedulingGates:
     """Who is held back, until when or by what."""
 
     def __init__(self) -> None:
         self._due = Deadlines()
         self._processes: dict[str, dict[str, str]] = {}
-        self._blocks: dict[str, Block] = {}
+        self._blocks: dict[str, Gate] = {}
 
     def __contains__(self, container_id: str) -> bool:
         return (
@@ -108,23 +108,23 @@ class Holdbacks:
         """Return the ids of all that are held back, sorted, as a new list."""
         return sorted(self._due.keys() | self._processes.keys() | self._blocks.keys())
 
-    def block(self, container_id: str, what: Block) -> None:
+    def block(self, container_id: str, what: Gate) -> None:
         """Hold a container back for one thing more."""
-        self._blocks[container_id] = self._blocks.get(container_id, Block.NONE) | what
+        self._blocks[container_id] = self._blocks.get(container_id, Gate.NONE) | what
 
-    def unblock(self, container_id: str, what: Block) -> None:
+    def unblock(self, container_id: str, what: Gate) -> None:
         """Hold a container back for one thing less; being held back by it is no must."""
-        left = self._blocks.get(container_id, Block.NONE) & ~what
+        left = self._blocks.get(container_id, Gate.NONE) & ~what
         if left:
             self._blocks[container_id] = left
         else:
             self._blocks.pop(container_id, None)
 
-    def blocks(self, container_id: str) -> Block:
+    def blocks(self, container_id: str) -> Gate:
         """Return what blocks a container."""
-        return self._blocks.get(container_id, Block.NONE)
+        return self._blocks.get(container_id, Gate.NONE)
 
-    def all_blocks(self) -> list[Block]:
+    def all_blocks(self) -> list[Gate]:
         """Return what blocks each container that something blocks, in no certain order."""
         return list(self._blocks.values())
 

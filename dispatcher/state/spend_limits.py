@@ -74,14 +74,14 @@ def cost_of(
 # ---- whose spending has limits: projects and users, by name --------------------------------------
 
 
-class Holder(NamedTuple):
+class SpendSubject(NamedTuple):
     """A project or a user (`kind`) that has a limit of its own."""
 
     kind: str
     name: str
 
 
-Account = tuple[Holder, ...]
+SpendSubjects = tuple[SpendSubject, ...]
 """All whose limits a container counts against, beside the cluster's; () for nobody's."""
 
 
@@ -100,25 +100,25 @@ class SpendLimits:
         """Return whether there is any limit at all."""
         return self.cluster is not None or any(self._by_name.values())
 
-    def of(self, holder: Holder) -> Decimal | None:
+    def of(self, holder: SpendSubject) -> Decimal | None:
         """Return what a project or a user may spend an hour, None for no limit."""
         spends = self._by_name[holder.kind]
         return spends.get(holder.name, spends.get(EVERYBODY_ELSE))
 
-    def account_of(self, container: Container) -> Account:
+    def account_of(self, container: Container) -> SpendSubjects:
         """Return whose limits a container counts against: only of those that have one."""
         if not any(self._by_name.values()):
             return ()
         return self.account_for(Payer(project=container.project, user=container.user))
 
-    def account_for(self, payer: Payer) -> Account:
+    def account_for(self, payer: Payer) -> SpendSubjects:
         """Return the account of a payer, without those who have no limit (any more)."""
         names = (("project", payer.project), ("user", payer.user))
-        holders = (Holder(kind, name) for kind, name in names if name is not None)
+        holders = (SpendSubject(kind, name) for kind, name in names if name is not None)
         return tuple(holder for holder in holders if self.of(holder) is not None)
 
 
-def payer_of(account: Account) -> Payer:
+def payer_of(account: SpendSubjects) -> Payer:
     """Return an account as it is journalled; `SpendLimits.account_for` reads it."""
     names = dict(account)
     return Payer(project=names.get("project"), user=names.get("user"))

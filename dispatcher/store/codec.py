@@ -15,10 +15,10 @@ from longshore.dispatcher.domain.containers import (
     Container,
     ContainerSpec,
     ContainerState,
-    EndingCause,
-    EndingFor,
     InstanceRecord,
     Reason,
+    StopCause,
+    StopReason,
 )
 from longshore.drivers.interface import Resources
 from longshore.pool.model import BehaviorNote, Launch, Payer
@@ -31,7 +31,7 @@ _RESOURCES_DECODER = msgspec.json.Decoder(Resources)
 _IDS_DECODER = msgspec.json.Decoder(tuple[str, ...])
 _NOTE_DECODER = msgspec.json.Decoder(BehaviorNote)
 _STATES = {state.value: state for state in ContainerState}
-_ENDING_CAUSES = {cause.value: cause for cause in EndingCause}
+_ENDING_CAUSES = {cause.value: cause for cause in StopCause}
 _OUTCOMES = {outcome.value: outcome for outcome in AttemptOutcome}
 
 
@@ -185,7 +185,7 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,
         ending=None if row.ending is None else _OUTCOMES[row.ending],
-        ending_for=EndingFor(
+        ending_for=StopReason(
             cause=_ENDING_CAUSES[row.ending_cause], of=row.ending_for, detail=row.ending_detail
         ),
         resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),

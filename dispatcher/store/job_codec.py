@@ -10,7 +10,15 @@ import msgspec
 from sqlalchemy import Row
 
 from longshore.dispatcher.domain.containers import ContainerSpec, ContainerState
-from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, JobType, Role, Tally, Terms
+from longshore.dispatcher.domain.jobs import (
+    Job,
+    JobState,
+    JobTask,
+    JobType,
+    JobTypeSpec,
+    Role,
+    Tally,
+)
 from longshore.dispatcher.store.codec import (
     Values,
     encode_spec,
@@ -21,8 +29,8 @@ from longshore.dispatcher.store.codec import (
 _ENCODER = msgspec.json.Encoder()
 _LABELS_DECODER = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _TALLIES_DECODER = msgspec.json.Decoder(tuple[Tally, ...])
-_TERMS_DECODER = msgspec.json.Decoder(Terms)
-_NO_TERMS = Terms()
+_TERMS_DECODER = msgspec.json.Decoder(JobTypeSpec)
+_NO_TERMS = JobTypeSpec()
 _NAMES = tuple(state.value for state in ContainerState)
 _COUNTS = attrgetter(*_NAMES)
 
@@ -126,7 +134,7 @@ def task_from_row(row: Row[Any], spec: ContainerSpec) -> JobTask:
     )
 
 
-def decode_terms(text: bytes | None) -> Terms:
+def decode_terms(text: bytes | None) -> JobTypeSpec:
     """Return the terms of a row of `jobs`."""
     return _NO_TERMS if text is None else _TERMS_DECODER.decode(text)
 

@@ -41,7 +41,7 @@ from longshore.drivers.interface import (
     InstanceType,
     Leftover,
 )
-from longshore.drivers.registry import Turns
+from longshore.drivers.registry import KeyedLock
 
 _PAGE = 1000
 _REMEMBERED_TOKENS = 4096
@@ -69,7 +69,7 @@ class Ec2InstanceSet:
         )
         self._lock = threading.Lock()
         self._tried: OrderedDict[str, int] = OrderedDict()
-        self._turns = Turns()
+        self._turns = KeyedLock()
 
     def create(
         self,

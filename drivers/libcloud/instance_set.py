@@ -33,7 +33,7 @@ from longshore.drivers.libcloud.naming import node_name, tags_in_name
 from longshore.drivers.libcloud.parameters import LibcloudParameters
 from longshore.drivers.libcloud.providers import NodeRequest, is_name_taken, provider_of
 from longshore.drivers.libcloud.user_data import user_data
-from longshore.drivers.registry import DriverContext, Turns
+from longshore.drivers.registry import DriverContext, KeyedLock
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class LibcloudInstanceSet:
         self._user = context.ssh_user
         self._provider = provider_of(parameters.provider)
         self._clients = Clients(parameters, self._provider, context.state_dir)
-        self._turns = Turns()
+        self._turns = KeyedLock()
 
     def create(
         self,

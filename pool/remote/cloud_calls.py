@@ -60,7 +60,7 @@ from longshore.pool.remote.ssh_watchdog import Watchdog
 _Result = TypeVar("_Result")
 
 
-class Lane:
+class BoundedExecutor:
     """Carries calls out, so many at once, first come first served; usable from any thread.
 
     A call that hangs keeps its place for as long as it does.
@@ -141,7 +141,7 @@ Post = Callable[[PoolEvent], None]
 CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance
 
 
-class Outcome:
+class OneShot:
     """Lets the first of several words on a command through, and no other."""
 
     def __init__(self, post: Post) -> None:
@@ -233,15 +233,15 @@ class CloudCalls:
         self._failures: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
         self._running: set[Future[Any]] = set()
-        self._lanes: dict[type[CloudCommand], Lane] = {
-            ListInstances: Lane("listing", _LISTING_THREADS),
-            CreateInstance: Lane("create", threads),
-            DestroyInstance: Lane("destroy", threads),
-            SetTags: Lane("tags", threads),
-            FindInstance: Lane("find", threads),
+        self._lanes: dict[type[CloudCommand], BoundedExecutor] = {
+            ListInstances: BoundedExecutor("listing", _LISTING_THREADS),
+            CreateInstance: BoundedExecutor("create", threads),
+            DestroyInstance: BoundedExecutor("destroy", threads),
+            SetTags: BoundedExecutor("tags", threads),
+            FindInstance: BoundedExecutor("find", threads),
         }
-        self._keys = Lane("host-key", threads)
-        self._looks = Lane("leftovers", 1)
+        self._keys = BoundedExecutor("host-key", threads)
+        self._looks = BoundedExecutor("leftovers", 1)
         self._watchdog = Watchdog()
         self._watchdog.enlist()
 
@@ -301,12 +301,12 @@ class CloudCalls:
 
     def _submit(
         self,
-        call: Callable[[CloudCommand, Outcome], None],
+        call: Callable[[CloudCommand, OneShot], None],
         command: CloudCommand,
         done: Callable[[], None] = lambda: None,
     ) -> None:
         lane = self._lanes[type(command)]
-        outcome = Outcome(self._post)
+        outcome = OneShot(self._post)
 
         def warn(what: str) -> None:
             log.warning(what, **_about(command), under_way=lane.taken, at_most=lane.places)
@@ -342,7 +342,7 @@ class CloudCalls:
         self,
         kind: str,
         command: DestroyInstance | SetTags | FindInstance,
-        call: Callable[[CloudCommand, Outcome], None],
+        call: Callable[[CloudCommand, OneShot], None],
     ) -> None:
         """Begin a call unless the same is under way for this instance, which is told as such."""
         key = (kind, command.instance_id)
@@ -374,7 +374,7 @@ class CloudCalls:
 
     # ---- the calls ------------------------------------------------------------------------
 
-    def _list(self, command: CloudCommand, outcome: Outcome) -> None:
+    def _list(self, command: CloudCommand, outcome: OneShot) -> None:
         began_at = self._now()
         try:
             listed = list(self._driver.instances({CLUSTER_TAG: self._cluster}))
@@ -414,7 +414,7 @@ class CloudCalls:
                 for kind in (DestroyInstance, SetTags, FindInstance):
                     self._failures.pop((kind.__name__, instance_id), None)
 
-    def _create(self, command: CloudCommand, outcome: Outcome) -> None:
+    def _create(self, command: CloudCommand, outcome: OneShot) -> None:
         assert isinstance(command, CreateInstance)  # noqa: S101 - narrows the type
         launch = command.launch
         try:
@@ -441,7 +441,7 @@ class CloudCalls:
         self._keep([instance], [seen])
         outcome.tell(Created(op_id=command.op_id, token=launch.token, instance=seen))
 
-    def _destroy(self, command: CloudCommand, outcome: Outcome) -> None:
+    def _destroy(self, command: CloudCommand, outcome: OneShot) -> None:
         assert isinstance(command, DestroyInstance)  # noqa: S101 - narrows the type
         try:
             self._instance(command.instance_id).destroy()
@@ -460,7 +460,7 @@ class CloudCalls:
         self._note_failure(command, None)
         outcome.tell(Destroyed(op_id=command.op_id, instance_id=command.instance_id))
 
-    def _set_tags(self, command: CloudCommand, outcome: Outcome) -> None:
+    def _set_tags(self, command: CloudCommand, outcome: OneShot) -> None:
         assert isinstance(command, SetTags)  # noqa: S101 - narrows the type
         try:
             self._instance(command.instance_id).set_tags(dict(command.tags))
@@ -471,7 +471,7 @@ class CloudCalls:
         self._note_failure(command, None)
         outcome.tell(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
 
-    def _find(self, command: CloudCommand, outcome: Outcome) -> None:
+    def _find(self, command: CloudCommand, outcome: OneShot) -> None:
         assert isinstance(command, FindInstance)  # noqa: S101 - narrows the type
         found = Found(existence=Existence.UNKNOWN)
         try:

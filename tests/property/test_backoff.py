@@ -16,7 +16,7 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.drivers.interface import InstanceType
-from longshore.pool.create_backoff import CreateHolds
+from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.holds import HoldCause, Scope, Tally
 from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
 from longshore.pool.model import PoolSettings
@@ -214,7 +214,7 @@ ERRORS = st.sampled_from(
 def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
     groups: dict[str, str], steps: list[tuple[float, str, CloudError | None]], dice: object
 ) -> None:
-    holds = CreateHolds(settings=PoolSettings(), types=TYPES, groups=groups)
+    holds = CreateBackoff(settings=PoolSettings(), types=TYPES, groups=groups)
     choose = dice.choice  # type: ignore[attr-defined]  # Hypothesis' random.Random
     now, instances = START, [TYPES["t1"]] * 3
     in_flight: list[tuple[str, float]] = []
@@ -253,7 +253,7 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
 
 
 def _tally_of(
-    holds: CreateHolds, instances: list[InstanceType], flying: list[InstanceType]
+    holds: CreateBackoff, instances: list[InstanceType], flying: list[InstanceType]
 ) -> Callable[[Scope], Tally]:
     """Return what counts instances, as of now, and creates under way."""
     there, coming = list(instances), list(flying)
@@ -272,7 +272,7 @@ def _tally_of(
 
 
 def _check_create(
-    holds: CreateHolds,
+    holds: CreateBackoff,
     name: str,
     flying: list[InstanceType],
     tally: Callable[[Scope], Tally],

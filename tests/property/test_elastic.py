@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
 from longshore.dispatcher.scheduler.elastic.cpu_shares import (
-    Sharer,
+    CpuShare,
     changes,
     cpu_limits,
     unreserved_millis,
@@ -20,10 +20,10 @@ from longshore.dispatcher.scheduler.elastic.cpu_shares import (
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticJob,
+    ElasticNode,
     ElasticPlan,
     ElasticView,
     MemberState,
-    Room,
 )
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
@@ -90,7 +90,7 @@ def view_of(
     coming: Sequence[InstanceType] = (),
 ) -> ElasticView:
     booting = [
-        Room(id=f"n-{number}", type=type_, free=type_.allocatable, kind=SlotKind.COMING)
+        ElasticNode(id=f"n-{number}", type=type_, free=type_.allocatable, kind=SlotKind.COMING)
         for number, type_ in enumerate(coming)
     ]
     types = {(type_.name, type_.resources.gpus): type_ for _, type_ in pool}
@@ -269,12 +269,12 @@ def test_what_is_claimed_fits_and_is_never_wanted_as_well(view: ElasticView) -> 
 sharers = st.lists(
     st.builds(Resources, cpu_millis=st.integers(1, 5000), gpus=st.sampled_from((0, 0, 1))),
     max_size=8,
-).map(lambda all_: [Sharer(attempt_id=f"a-{n}", given=each) for n, each in enumerate(all_)])
+).map(lambda all_: [CpuShare(attempt_id=f"a-{n}", given=each) for n, each in enumerate(all_)])
 
 
 @given(sharers, sharers, st.integers(0, 64_000))
 def test_all_spare_cpus_are_given_out_and_never_more_than_there_is(
-    before: list[Sharer], after: list[Sharer], cpu_millis: int
+    before: list[CpuShare], after: list[CpuShare], cpu_millis: int
 ) -> None:
     allocatable = Resources(cpu_millis=cpu_millis)
     limits = []

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from longshore.dispatcher.domain.containers import Container, ContainerState, SchedulerSettings
 from longshore.dispatcher.domain.messages import BehaviorRequested
-from longshore.dispatcher.state.queue import Order, OrderedEntries
+from longshore.dispatcher.state.queue import Order, SortedIndex
 from longshore.drivers.errors import CapacityError, CloudError, QuotaError
 from longshore.pool.messages import Probe, SessionLost
 from longshore.pool.model import IdleBehavior, PoolSettings
@@ -174,7 +174,7 @@ def test_the_order_of_a_class_is_that_of_a_sorted_list(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("longshore.dispatcher.state.queue._CHUNK", chunk)
-        entries, known = OrderedEntries(), list[tuple[Order, str]]()
+        entries, known = SortedIndex(), list[tuple[Order, str]]()
         for order, is_added in changes:
             entry = (order, f"c-{order}")
             if is_added and entry not in known:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from longshore.dispatcher.domain.containers import Placement
 from longshore.dispatcher.domain.feasibility import price_order
-from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want
+from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
 from tests.mix_cases import holds, price, solve
@@ -42,7 +42,7 @@ def instance_types(draw: st.DrawFn) -> list[InstanceType]:
 
 
 @st.composite
-def demands(draw: st.DrawFn, *, classes: int = 8, most: int = 30) -> list[Want]:
+def demands(draw: st.DrawFn, *, classes: int = 8, most: int = 30) -> list[Item]:
     types = draw(instance_types())
     known: dict[int, tuple[Option, ...]] = {}
     wants = []
@@ -61,11 +61,11 @@ def demands(draw: st.DrawFn, *, classes: int = 8, most: int = 30) -> list[Want]:
             )
         if known[index]:
             count = draw(st.integers(1, most))
-            wants.append(Want(index=index, count=count, options=known[index]))
+            wants.append(Item(index=index, count=count, options=known[index]))
     return wants
 
 
-def wanted(wants: Sequence[Want]) -> Counter[int]:
+def wanted(wants: Sequence[Item]) -> Counter[int]:
     total: Counter[int] = Counter()
     for want in wants:
         total[want.index] += want.count
@@ -79,7 +79,7 @@ def held(mix: Sequence[NewInstance]) -> Counter[int]:
     return total
 
 
-def fits_beside(wants: Sequence[Want], mix: Sequence[NewInstance], gone: int) -> bool:
+def fits_beside(wants: Sequence[Item], mix: Sequence[NewInstance], gone: int) -> bool:
     """Return whether the others could hold what one holds, put in by turns where it first fits."""
     others = [(new.type, dict(new.contents)) for place, new in enumerate(mix) if place != gone]
     for index, count in mix[gone].contents:
@@ -96,7 +96,7 @@ def fits_beside(wants: Sequence[Want], mix: Sequence[NewInstance], gone: int) ->
 
 @settings(max_examples=300, deadline=None)
 @given(demands(), st.sampled_from(list(Placement)))
-def test_everything_is_held_where_it_may_be(wants: list[Want], placement: Placement) -> None:
+def test_everything_is_held_where_it_may_be(wants: list[Item], placement: Placement) -> None:
     mix = solve(wants, placement=placement)
     assert held(mix) == wanted(wants)
     for new in mix:
@@ -111,7 +111,7 @@ def test_everything_is_held_where_it_may_be(wants: list[Want], placement: Placem
 
 @settings(max_examples=300, deadline=None)
 @given(demands(most=8))
-def test_nothing_is_bought_that_can_be_done_without(wants: list[Want]) -> None:
+def test_nothing_is_bought_that_can_be_done_without(wants: list[Item]) -> None:
     mix = solve(wants)
     types = sorted(
         {o.type.name: o.type for w in wants for o in w.options}.values(), key=price_order
@@ -125,7 +125,7 @@ def test_nothing_is_bought_that_can_be_done_without(wants: list[Want]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(demands())
-def test_exclusive_is_never_cheaper_than_packed(wants: list[Want]) -> None:
+def test_exclusive_is_never_cheaper_than_packed(wants: list[Item]) -> None:
     assert price(solve(wants)) <= price(solve(wants, placement=Placement.EXCLUSIVE))
 
 
@@ -137,7 +137,7 @@ def test_exclusive_is_never_cheaper_than_packed(wants: list[Want]) -> None:
     st.dictionaries(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 2)),
 )
 def test_limits_are_kept(
-    wants: list[Want], placement: Placement, most_instances: int, most: dict[str, int]
+    wants: list[Item], placement: Placement, most_instances: int, most: dict[str, int]
 ) -> None:
     mix = solve(wants, placement=placement, most_instances=most_instances, most=most)
     assert len(mix) <= most_instances
@@ -152,7 +152,7 @@ def test_limits_are_kept(
 
 
 def _check_nothing_else_could_be_bought(
-    wants: Sequence[Want], mix: Sequence[NewInstance], bought: Counter[str], most: dict[str, int]
+    wants: Sequence[Item], mix: Sequence[NewInstance], bought: Counter[str], most: dict[str, int]
 ) -> None:
     lacking = wanted(wants) - held(mix)
     for want in wants:
@@ -164,7 +164,7 @@ def _check_nothing_else_could_be_bought(
 @settings(max_examples=200, deadline=None)
 @given(demands(), st.integers(1, 6))
 def test_at_the_limit_no_lower_want_takes_the_room_of_a_higher(
-    wants: list[Want], most_instances: int
+    wants: list[Item], most_instances: int
 ) -> None:
     mix = solve(wants, most_instances=most_instances)
     lacking = wanted(wants) - held(mix)
@@ -177,7 +177,7 @@ def test_at_the_limit_no_lower_want_takes_the_room_of_a_higher(
 
 @settings(max_examples=200, deadline=None)
 @given(demands(), st.integers(1, 10))
-def test_a_higher_limit_never_holds_less_of_the_first(wants: list[Want], most: int) -> None:
+def test_a_higher_limit_never_holds_less_of_the_first(wants: list[Item], most: int) -> None:
     first = wants[0].index if wants else 0
     fewer, more = (held(solve(wants, most_instances=limit))[first] for limit in (most, most + 1))
     whole = wants[0].count if wants else 0
@@ -186,7 +186,7 @@ def test_a_higher_limit_never_holds_less_of_the_first(wants: list[Want], most: i
 
 @settings(max_examples=200, deadline=None)
 @given(demands())
-def test_the_first_instances_hold_the_most_important(wants: list[Want]) -> None:
+def test_the_first_instances_hold_the_most_important(wants: list[Item]) -> None:
     mix = solve(wants)
     target: Counter[int] = Counter()
     got: Counter[int] = Counter()

@@ -23,9 +23,9 @@ from longshore.dispatcher.scheduler.system.model import (
     Host,
     Ignore,
     PerInstanceJob,
-    Place,
-    Plan,
-    Snapshot,
+    PlaceOn,
+    SystemPlan,
+    SystemSnapshot,
     Update,
 )
 from longshore.dispatcher.scheduler.system.plan import plan
@@ -220,7 +220,7 @@ class Days(RuleBasedStateMachine):
         snapshot = self.world.snapshot(only=[self.some_host(index)])
         self.looked_at(snapshot, self.world.step(only=[self.some_host(index)]))
 
-    def looked_at(self, snapshot: Snapshot, decided: Plan) -> None:
+    def looked_at(self, snapshot: SystemSnapshot, decided: SystemPlan) -> None:
         jobs = {job.id: job for job in snapshot.jobs}
         hosts = {host.id: host for host in snapshot.hosts}
         steps = Counter((step.job_id, step.instance_id) for step in decided.steps)
@@ -228,7 +228,7 @@ class Days(RuleBasedStateMachine):
         for attempt in snapshot.live:
             assert steps[attempt.job_id, attempt.instance_id] == 1
         for step in decided.steps:
-            if isinstance(step, Place | Block) and not getattr(step, "attempt_id", ""):
+            if isinstance(step, PlaceOn | Block) and not getattr(step, "attempt_id", ""):
                 assert is_for(jobs[step.job_id], hosts[step.instance_id])
             if isinstance(step, Update):
                 assert is_for(jobs[step.job_id], replace(hosts[step.instance_id], joined_at=0.0))
@@ -288,7 +288,7 @@ class Days(RuleBasedStateMachine):
                 assert attempts == {}
 
 
-def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
+def shuffled(snapshot: SystemSnapshot, seed: int) -> SystemSnapshot:
     """Return the same in another order."""
     dice = random.Random(seed)
     return replace(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from longshore.dispatcher.domain.containers import Container, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import Resources
@@ -55,7 +55,7 @@ def run(
     for container in waiting:
         queue.add(container)
     limits = make_limits(instances=len(room), max_instances=quota, short=("t3",))
-    rules = Rules(placement=placement, profile=profile, max_containers=5)
+    rules = PackingPolicy(placement=placement, profile=profile, max_containers=5)
     return plan(make_view(queue, room, limits, rules))
 
 

@@ -12,22 +12,30 @@ from longshore.dispatcher.domain.containers import Container, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.input.quantities import Price
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Fleet, Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import (
+    Fleet,
+    PackingPolicy,
+    Slot,
+    SlotKind,
+    empty_slot,
+)
 from longshore.dispatcher.scheduler.placement.plan_check import check
-from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, View
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, Snapshot
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
 from longshore.dispatcher.state.attempt_spend import occupied_usd_per_hour
 from longshore.dispatcher.state.queue import ClassKey, Queue, RequestClass
-from longshore.dispatcher.state.spend_limits import Holder, SpendLimits, share_of
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject, share_of
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from tests.planner_rig import make_hindrance, make_limits
 from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n, price=price) for n, price in ((1, "0.1"), (2, "0.2"), (4, "0.3"))]
 NAMES = tuple(type_.name for type_ in TYPES)
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=4)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=4
+)
 PRICES = st.sampled_from(["0.1", "0.15", "0.2", "0.3", "0.5", "0.8"]).map(Price)
 PROJECTS = ("alpha", "beta")
 
@@ -46,7 +54,7 @@ class Case:
     configured: SchedulerSettings
     limits: Limits
 
-    def view(self) -> View:
+    def view(self) -> Snapshot:
         """Return what a pass decides from, made anew."""
         spending = SpendLimits(self.configured)
         queue = Queue(
@@ -71,7 +79,7 @@ class Case:
                 by_holder={},
             )
             budget.begin({}, classes, fleet)
-        return View(classes=classes, fleet=fleet, limits=replace(self.limits, budget=budget))
+        return Snapshot(classes=classes, fleet=fleet, limits=replace(self.limits, budget=budget))
 
 
 def slot(id_: str, kind: SlotKind, type_: int, used: int) -> Slot:
@@ -118,7 +126,7 @@ def cases(draw: st.DrawFn) -> Case:
     slots = tuple(draw(st.lists(places, max_size=5)))
     covered = draw(st.sampled_from([(), *((n,) for n in NAMES), NAMES[:2], NAMES]))
     hindrance = make_hindrance(
-        draw(st.sampled_from(HindranceKind)),
+        draw(st.sampled_from(CreateBlockKind)),
         "not now",
         *covered,
         everywhere=covered == NAMES,
@@ -215,7 +223,7 @@ def test_no_more_is_spent_than_may_be_but_for_what_was_claimed_before(case: Case
     budget = view.limits.budget
     if not isinstance(budget, PassBudget):
         return
-    holders = [Holder("project", name) for name in PROJECTS]
+    holders = [SpendSubject("project", name) for name in PROJECTS]
     before = {holder: budget.spent(holder) for holder in holders}
     decided = plan(view)
     for holder in holders:
@@ -226,7 +234,7 @@ def test_no_more_is_spent_than_may_be_but_for_what_was_claimed_before(case: Case
         assert budget.cluster <= budget.limits.cluster
 
 
-def spent_anew(decided: Plan, view: View, holder: Holder) -> Decimal:
+def spent_anew(decided: Plan, view: Snapshot, holder: SpendSubject) -> Decimal:
     """Return what the places of a plan cost a holder, who pays new instances in full."""
     budget = view.limits.budget
     assert isinstance(budget, PassBudget)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from longshore.dispatcher.domain.containers import Container, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge, shares_a_cpu
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
@@ -59,7 +59,7 @@ def containers(draw: st.DrawFn) -> list[Container]:
 
 @st.composite
 def limits(draw: st.DrawFn) -> Limits:
-    held = draw(st.sampled_from([None, *HindranceKind]))
+    held = draw(st.sampled_from([None, *CreateBlockKind]))
     made = make_limits(
         instances=6,
         max_instances=6 + draw(st.integers(0, 6)),
@@ -79,7 +79,7 @@ def decide(waiting: list[Container], bounds: Limits, kinds: list[SlotKind]) -> P
     for container in waiting:
         queue.add(container)
     room = [empty_slot(kind, f"w{n}", TYPES[n % 4]) for n, kind in enumerate(kinds)]
-    rules = Rules(
+    rules = PackingPolicy(
         placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=5
     )
     return plan(make_view(queue, room, bounds, rules))

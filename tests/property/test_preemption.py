@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from longshore.dispatcher.scheduler.placement.preemption import (
     MIN_GAP,
+    Blocker,
     Eviction,
-    Hurdle,
+    NodeUsage,
     NoEviction,
-    Occupied,
-    Tenant,
+    RunningAttempt,
     choose,
     victims,
 )
@@ -32,14 +32,14 @@ class Case:
     asked: Resources
     priority: int
     has: Resources
-    tenants: list[Tenant]
+    tenants: list[RunningAttempt]
     most: int
 
-    def on(self, tenants: Sequence[Tenant] | None = None) -> Occupied:
+    def on(self, tenants: Sequence[RunningAttempt] | None = None) -> NodeUsage:
         """Return the instance, with its tenants in another order perhaps."""
         return occupied(self.has, self.tenants if tenants is None else tenants, most=self.most)
 
-    def evictable(self) -> list[Tenant]:
+    def evictable(self) -> list[RunningAttempt]:
         """Return everybody who may be a victim."""
         return [
             t
@@ -117,7 +117,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def ids(tenants: Collection[Tenant]) -> list[str]:
+def ids(tenants: Collection[RunningAttempt]) -> list[str]:
     return [t.attempt_id for t in tenants]
 
 
@@ -168,11 +168,11 @@ def test_the_hurdle_is_what_is_in_the_way(case: Case) -> None:
         return
     unprotected = ids([t for t in case.tenants if t.may_be_evicted])
     if not case.is_enough(ids(case.tenants)):
-        assert found.hurdle is Hurdle.TOO_SMALL
+        assert found.hurdle is Blocker.TOO_SMALL
     elif not case.is_enough(unprotected):
-        assert found.hurdle is Hurdle.PROTECTED
+        assert found.hurdle is Blocker.PROTECTED
     else:
-        assert found.hurdle is Hurdle.PRIORITY
+        assert found.hurdle is Blocker.PRIORITY
     assert found.short
 
 

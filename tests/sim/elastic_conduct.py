@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container, EndingCause
+from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container, StopCause
 from longshore.dispatcher.domain.jobs import ElasticMode, Job, JobType
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import PoolCommand, StartAttempt, UpdateLimits
@@ -179,9 +179,9 @@ class ElasticConduct:
         if over or attempt.ending is AttemptOutcome.FAILED:
             return
         cause, of = attempt.ending_for.cause, attempt.ending_for.of
-        other = self._ledger.jobs.job(of) if cause is EndingCause.FOR_JOB else None
+        other = self._ledger.jobs.job(of) if cause is StopCause.FOR_JOB else None
         if other is None:
-            unsaid = cause is EndingCause.NOTHING
+            unsaid = cause is StopCause.NOTHING
             held = container.priority == 0 and unsaid
             lost = [
                 each.id

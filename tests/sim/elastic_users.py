@@ -19,9 +19,9 @@ from longshore.dispatcher.domain.jobs import (
     Job,
     JobTask,
     JobType,
+    JobTypeSpec,
     Role,
     Tally,
-    Terms,
 )
 from longshore.dispatcher.domain.messages import (
     CancelRequested,
@@ -126,7 +126,7 @@ class ElasticUsers:
             type=JobType.ELASTIC,
             tasks=tasks,
             tallies=tuple(Tally(queued=task.size) for task in tasks),
-            terms=Terms(elastic=terms),
+            terms=JobTypeSpec(elastic=terms),
             held=dice.falls(0.1),
         )
         containers = tuple(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from longshore.dispatcher.domain.containers import Attempt, Container, Placement, QueuePolicy
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import ElasticMode, Job, JobType
-from longshore.dispatcher.scheduler.elastic.controller import ElasticPlacer
+from longshore.dispatcher.scheduler.elastic.controller import ElasticScheduler
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge, shares_a_cpu
 from longshore.pool.model import Worker
@@ -28,9 +28,9 @@ class Ways:
         self._waited: set[str] = set()
 
     @property
-    def _elastic(self) -> ElasticPlacer:
+    def _elastic(self) -> ElasticScheduler:
         elastic = self._engine.placers.elastic
-        assert isinstance(elastic, ElasticPlacer)
+        assert isinstance(elastic, ElasticScheduler)
         return elastic
 
     def note_pass(self) -> None:

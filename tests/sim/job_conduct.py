@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from longshore.dispatcher.domain.containers import AttemptOutcome, Container, ContainerState
 from longshore.dispatcher.domain.messages import JobHoldRequested, JobSubmitted, Submitted
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.pool.messages import PoolCommand, SignalAttempt, StartAttempt
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
@@ -156,19 +156,19 @@ class JobConduct:
         for container in self._ledger.containers.values():
             blocks = holdbacks.blocks(container.id)
             if container.spec.after:
-                self._expect_to_wait(container, after=Block.AFTER in blocks)
+                self._expect_to_wait(container, after=Gate.AFTER in blocks)
             self._expect_due(container)
             if not container.job_id:
                 continue
             held = self.is_held(container.job_id)
-            right = held == (Block.JOB_HELD in blocks)
+            right = held == (Gate.JOB_HELD in blocks)
             expect(right, "a job is held as was asked", container.id, held, blocks)
             key = (container.job_id, container.task)
             if container.priority == 0 and not container.has_open_attempt:
                 continue
-            if Block.MAX_RUNNING in blocks:
+            if Gate.MAX_RUNNING in blocks:
                 waiting[key] = container
-            elif Block.AFTER not in blocks:
+            elif Gate.AFTER not in blocks:
                 turns[key] = turns.get(key, 0) + 1
         for key, container in waiting.items():
             most = self._account.task_of(container).max_running

@@ -11,7 +11,7 @@ AVOIDING_MUTANTS: tuple[Mutant, ...] = (
         name="one instance uses up all tries",
         guard="what an instance loses that is there counts once for it",
         fault=_UNPULLING,
-        where="longshore.dispatcher.state.restarts:Tries._take_in_loss",
+        where="longshore.dispatcher.state.restarts:FailureHistory._take_in_loss",
         old="self.lost += not self.losses_on[attempt.instance_id]",
         new="self.lost += 1",
     ),

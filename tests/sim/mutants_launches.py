@@ -207,7 +207,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="planning before the first listing",
         guard="nothing is created or started before the first listing",
         fault="crashes",
-        where="longshore.dispatcher.scheduler.batch.scheduling_pass:Placing.next_pass",
+        where="longshore.dispatcher.scheduler.batch.scheduling_pass:SchedulingPass.next_pass",
         old="if not self.pool.listed_once:",
         new="if False:",
     ),

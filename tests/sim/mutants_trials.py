@@ -64,7 +64,7 @@ TRIAL_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a trial lets the engine's containers wait",
         "a trial has a queue of its own",
-        "longshore.dispatcher.state.queue:OrderedEntries.copy",
+        "longshore.dispatcher.state.queue:SortedIndex.copy",
         "[chunk.copy() for chunk in self._chunks]",
         "self._chunks",
     ),

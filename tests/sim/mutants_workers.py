@@ -138,7 +138,7 @@ EXITS = (
             name="ended twice in the ledger",
             guard="an attempt ends once",
             fault="exits that are told twice",
-            where="longshore.dispatcher.state.containers:Ledger.ended",
+            where="longshore.dispatcher.state.containers:ContainerTable.ended",
             old="if found is None:\n            return\n",
             new="pass\n",
         ),

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingCause,
+    StopCause,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType
 from longshore.dispatcher.domain.messages import AddContainer, Change, SaveAttempt, SaveContainer
@@ -96,7 +96,7 @@ class PerInstanceAccount:
 
     def _is_on_record(self, update: Update) -> bool:
         attempt = self._store.attempts.get(update.attempt_id)
-        if attempt is None or attempt.ending_for.cause is not EndingCause.REVISED:
+        if attempt is None or attempt.ending_for.cause is not StopCause.REVISED:
             return False
         return not self._store.containers[attempt.container_id].state.final
 
@@ -149,7 +149,7 @@ class PerInstanceAccount:
                 self._settled[place] = attempt.revision
         if attempt.outcome is not AttemptOutcome.PREEMPTED or reason is None:
             return
-        for_job = attempt.ending_for.cause is EndingCause.FOR_JOB
+        for_job = attempt.ending_for.cause is StopCause.FOR_JOB
         job = self._store.jobs.get(attempt.ending_for.of) if for_job else None
         if reason.code != MADE_WAY or job is None:
             return

@@ -6,7 +6,7 @@ from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
-    EndingCause,
+    StopCause,
     resources_of,
 )
 from longshore.dispatcher.domain.feasibility import need
@@ -145,7 +145,7 @@ class PerInstanceConduct:
             if (attempt.id, attempt.ending_for) not in self._endings:
                 self._endings.add((attempt.id, attempt.ending_for))
                 self._on_ending(container, attempt)
-                if attempt.ending_for.cause is EndingCause.FOR_JOB:
+                if attempt.ending_for.cause is StopCause.FOR_JOB:
                     evicted.setdefault(attempt.ending_for.of, []).append((container, attempt))
         for job_id, victims in evicted.items():
             job = self._ledger.jobs.job(job_id)
@@ -200,12 +200,12 @@ class PerInstanceConduct:
     def _on_ending(self, container: Container, attempt: Attempt) -> None:
         """Look at an attempt that was just told to end."""
         cause = attempt.ending_for.cause
-        if attempt.ending is AttemptOutcome.PREEMPTED and cause is EndingCause.NOTHING:
+        if attempt.ending is AttemptOutcome.PREEMPTED and cause is StopCause.NOTHING:
             expect(container.priority == 0, "who makes way knows for whom", attempt)
-        elif cause is EndingCause.REVISED:
+        elif cause is StopCause.REVISED:
             self._expect_may_be_updated(container, attempt)
             self._places.on_update(container, attempt)
-        elif cause is EndingCause.NODE_DRAINING:
+        elif cause is StopCause.NODE_DRAINING:
             worker_id = attempt.instance_id
             others = [
                 c.id
@@ -217,7 +217,7 @@ class PerInstanceConduct:
             spared = job is not None and terms_of(job).ignore_system
             expect(not spared, "who ignores a drain is left alone", attempt)
         of = attempt.ending_for.of
-        evictor = self._ledger.jobs.job(of) if cause is EndingCause.FOR_JOB else None
+        evictor = self._ledger.jobs.job(of) if cause is StopCause.FOR_JOB else None
         if evictor is not None and evictor.type.is_per_instance:
             self._on_eviction(container, attempt, evictor)
 

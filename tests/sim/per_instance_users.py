@@ -10,9 +10,9 @@ from longshore.dispatcher.domain.jobs import (
     Job,
     JobTask,
     JobType,
+    JobTypeSpec,
     PerInstanceTerms,
     Tally,
-    Terms,
     UpdateStrategy,
 )
 from longshore.dispatcher.domain.messages import (
@@ -118,7 +118,7 @@ class PerInstanceUsers:
             type=JobType.SYSBATCH if dice.falls(self._demand.once) else JobType.SYSTEM,
             tasks=(JobTask(name="", spec=self._any_spec(number), size=0),),
             tallies=(Tally(),),
-            terms=Terms(per_instance=terms),
+            terms=JobTypeSpec(per_instance=terms),
         )
         self._ask(
             process,
@@ -204,7 +204,7 @@ class PerInstanceUsers:
             terms = replace(terms, on_paused=dice.falls(0.3), ignore_system=dice.falls(0.3))
         terms = replace(terms, revision=number, revised_at=process.now())
         task = replace(job.tasks[0], spec=spec)
-        revised = replace(job, tasks=(task,), terms=Terms(per_instance=terms))
+        revised = replace(job, tasks=(task,), terms=JobTypeSpec(per_instance=terms))
         self._ask(process, RequestJobRevision(job=revised), JobRevised(job=revised))
 
     def _hold(self, job_id: str, *, held: bool) -> None:

@@ -11,9 +11,9 @@ from longshore.dispatcher.domain.jobs import (
     Job,
     JobTask,
     JobType,
+    JobTypeSpec,
     PerInstanceTerms,
     Role,
-    Terms,
 )
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.fork import AFTER_ALL, trial_of
@@ -120,13 +120,13 @@ class PlanUsers:
         if type_.is_per_instance:
             tasks = [replace(tasks[0], size=0, is_array=False)]
         job, _ = make_job(1, *tasks, priority=dice.whole(0, 10) * 100)
-        terms = Terms()
+        terms = JobTypeSpec()
         if type_.is_per_instance:
-            terms = Terms(per_instance=PerInstanceTerms(revised_at=now))
+            terms = JobTypeSpec(per_instance=PerInstanceTerms(revised_at=now))
         elif type_ is JobType.ELASTIC:
             modes = list(ElasticMode)
             mode = modes[dice.whole(0, len(modes) - 1)]
-            terms = Terms(elastic=ElasticTerms(mode=mode, scale_up=dice.falls(0.3)))
+            terms = JobTypeSpec(elastic=ElasticTerms(mode=mode, scale_up=dice.falls(0.3)))
         return replace(job, id=JOB_ID, sequence=AFTER_ALL, type=type_, terms=terms, created_at=now)
 
     def _any_task(self, type_: JobType, number: int) -> JobTask:

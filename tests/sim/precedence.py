@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from longshore.dispatcher.domain.containers import Container, Preemptible, SchedulerSettings
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 
 SENT_AWAY = ("interrupted", "preempted")
 
 
-def has_own_placer(ledger: Ledger, container: Container) -> bool:
+def has_own_placer(ledger: ContainerTable, container: Container) -> bool:
     """Return whether a container is one of a job that does not queue."""
     type_ = ledger.jobs.type_of(container.job_id)
     return type_ is not None and type_.has_own_placer

@@ -17,7 +17,7 @@ from longshore.dispatcher.domain.messages import (
     Woken,
 )
 from longshore.dispatcher.engine.engine import NOTHING_TO_PLAN, Engine
-from longshore.dispatcher.engine.outbox import Outflow, Write
+from longshore.dispatcher.engine.outbox import Outbox, Write
 from longshore.pool.messages import (
     CreateInstance,
     DestroyInstance,
@@ -90,7 +90,7 @@ class DispatcherProcess:
         self.calls: VirtualCalls
         self.links: VirtualLinks
         self._making = making
-        self._outflow = Outflow()
+        self._outflow = Outbox()
         self._armed = 0
         self._moment = -1.0
         self._since_check = self._making.check_every

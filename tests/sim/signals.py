@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from longshore.dispatcher.domain.containers import EndingCause
+from longshore.dispatcher.domain.containers import StopCause
 from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.pool.messages import (
@@ -21,7 +21,7 @@ from tests.sim.truth import Truth, expect
 
 SLACK = 1e-6
 
-WAITED_FOR = (EndingCause.FOR_CONTAINER, EndingCause.FOR_JOB)
+WAITED_FOR = (StopCause.FOR_CONTAINER, StopCause.FOR_JOB)
 """For what those end whose room others wait for."""
 
 

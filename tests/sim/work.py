@@ -17,7 +17,7 @@ from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 from longshore.dispatcher.state.queue import RequestClass
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import (
     AttemptStarted,
     BrokenReported,
@@ -240,7 +240,7 @@ class Work:
             return set()
         hindrance = placing.view(self._process.now()).limits.hindrance
         found = [h for h in map(hindrance, types) if h is not None]
-        quotas = [h for h in found if h.kind is HindranceKind.QUOTA]
+        quotas = [h for h in found if h.kind is CreateBlockKind.QUOTA]
         if not quotas:
             return None
         everywhere = any(h.everywhere for h in quotas)

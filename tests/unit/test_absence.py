@@ -8,7 +8,7 @@ import pytest
 
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.domain.messages import InstanceKillRequested
-from longshore.dispatcher.explain.explanation import standing
+from longshore.dispatcher.explain.explanation import wait_status
 from longshore.dispatcher.explain.instance_views import instance_report, leak_report
 from longshore.drivers.errors import CloudError, RateLimitError
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, Existence
@@ -115,7 +115,7 @@ def test_after_a_restart_what_listings_lack_is_not_run_a_second_time(answers: bo
     else:
         assert missing_since(rig) == pytest.approx(1005.0)
         container = rig.engine.ledger.containers["c-1"]
-        assert "missing from the cloud's listings" in standing(rig.engine, container).doubt
+        assert "missing from the cloud's listings" in wait_status(rig.engine, container).doubt
 
 
 def test_a_dropped_session_and_a_listing_do_not_decide() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from longshore.dispatcher.domain.containers import Reason, WaitReason
-from longshore.dispatcher.domain.jobs import JobType, PerInstanceTerms, Schedule, Terms
+from longshore.dispatcher.domain.jobs import JobType, JobTypeSpec, PerInstanceTerms, Schedule
 from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.store.store import Store
 from tests.api_server import connected
@@ -58,8 +58,8 @@ async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Pa
     async with backend_over(Rig(), store, tmp_path) as backend:
         nightly = Schedule(cron=("0 0 * * *",))
         for terms in (
-            Terms(per_instance=PerInstanceTerms()),
-            Terms(per_instance=PerInstanceTerms(), schedule=nightly),
+            JobTypeSpec(per_instance=PerInstanceTerms()),
+            JobTypeSpec(per_instance=PerInstanceTerms(), schedule=nightly),
         ):
             new = NewJob(
                 name="n",

@@ -11,12 +11,12 @@ from longshore.dispatcher.domain.jobs import (
     ElasticMode,
     ElasticTerms,
     JobType,
+    JobTypeSpec,
     Overlap,
     Parameters,
     PerInstanceTerms,
     Role,
     Schedule,
-    Terms,
     UpdateStrategy,
 )
 from longshore.dispatcher.scheduler.elastic import apply as elastic_hosts
@@ -84,7 +84,7 @@ def test_a_task_may_say_that_there_is_nothing_of_what_is_not_for_it() -> None:
 
 def test_null_says_nothing_whatever_the_type() -> None:
     made = decoder().job(job("system", size=None, runtime_s=None, periodic=None, project=None))
-    assert made.terms == Terms(per_instance=PerInstanceTerms())
+    assert made.terms == JobTypeSpec(per_instance=PerInstanceTerms())
 
 
 COME_WITH_INSTANCES = (
@@ -220,7 +220,7 @@ def test_a_system_job_has_no_containers_of_its_own_yet() -> None:
         )
     )
     assert (made.type, [each.size for each in made.tasks]) == (JobType.SYSTEM, [0])
-    assert made.terms == Terms(
+    assert made.terms == JobTypeSpec(
         per_instance=PerInstanceTerms(
             update=UpdateStrategy(max_parallel=5, stagger_s=0.5),
             late_joiners=False,
@@ -231,9 +231,9 @@ def test_a_system_job_has_no_containers_of_its_own_yet() -> None:
 
 
 def test_what_is_left_out_gets_the_defaults_of_its_type() -> None:
-    assert decoder().job(job("batch")).terms == Terms()
-    assert decoder().job(job("sysbatch")).terms == Terms(per_instance=PerInstanceTerms())
-    assert decoder().job(job("elastic")).terms == Terms(elastic=ElasticTerms())
+    assert decoder().job(job("batch")).terms == JobTypeSpec()
+    assert decoder().job(job("sysbatch")).terms == JobTypeSpec(per_instance=PerInstanceTerms())
+    assert decoder().job(job("elastic")).terms == JobTypeSpec(elastic=ElasticTerms())
     [only] = decoder().job(job("elastic")).tasks
     assert (only.size, only.role, only.startup_order) == (1, Role.ESSENTIAL, 0)
 
@@ -252,7 +252,7 @@ def test_an_elastic_job_has_components() -> None:
             ],
         }
     )
-    assert made.terms == Terms(
+    assert made.terms == JobTypeSpec(
         elastic=ElasticTerms(mode=ElasticMode.RIGID, size=2.5, runtime_s=60.0, scale_up=True)
     )
     assert [(one.name, one.role, one.startup_order, one.size) for one in made.tasks] == [
@@ -268,7 +268,7 @@ def test_a_periodic_job_knows_how_large_its_runs_are() -> None:
             "tasks": [{**ONE, "array": 7}],
         }
     )
-    assert made.terms == Terms(
+    assert made.terms == JobTypeSpec(
         schedule=Schedule(cron=("0 6 * * *", "0 0 1 1 *"), overlap=Overlap.FORBID)
     )
     assert made.tasks[0].size == 7
@@ -278,7 +278,7 @@ def test_parameters_are_stored_in_one_order() -> None:
     made = decoder().job(
         job("sysbatch", parameterized={"required": ["b", "a"], "optional": {"d": "1", "c": ""}})
     )
-    assert made.terms == Terms(
+    assert made.terms == JobTypeSpec(
         per_instance=PerInstanceTerms(),
         parameters=Parameters(required=("a", "b"), optional=(("c", ""), ("d", "1"))),
     )

@@ -11,13 +11,13 @@ from longshore.dispatcher.domain.containers import Container, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.explain.explanation import explain
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
 from longshore.dispatcher.scheduler.placement.wait_reasons import elsewhere
 from longshore.dispatcher.state.queue import SET_APART_MOST, Queue
 from longshore.dispatcher.state.restarts import avoided, returns_at
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import SignalAttempt
 from longshore.pool.model import ExitKind, Fault, PoolSettings
 from tests.engine_rig import Rig, last_commands
@@ -25,7 +25,9 @@ from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, lost_on, make_container, make_type
 
 T1, T4 = make_type(1), make_type(4)
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
+)
 
 
 def slot(id_: str, type_: InstanceType = T1, *, used: int = 0, last_busy: float = 1.0) -> Slot:
@@ -91,8 +93,10 @@ def test_one_is_bought_where_it_may_be_though_there_is_room_where_it_was_lost() 
         assert (starts(decided), len(decided.creates)) == ([], 1)
 
 
-@pytest.mark.parametrize("kind", [HindranceKind.QUOTA, HindranceKind.CAPACITY, HindranceKind.OTHER])
-def test_where_nothing_else_is_to_be_had_it_goes_back(kind: HindranceKind) -> None:
+@pytest.mark.parametrize(
+    "kind", [CreateBlockKind.QUOTA, CreateBlockKind.CAPACITY, CreateBlockKind.OTHER]
+)
+def test_where_nothing_else_is_to_be_had_it_goes_back(kind: CreateBlockKind) -> None:
     held = make_limits(instances=1, max_instances=9, held=(kind, "none"))
     assert starts(decide([wanting(1, "a")], slot("a"), limits=held)) == [("c-1", "a")]
     assert starts(decide([wanting(1, "a")], slot("a"), limits=full(1))) == [("c-1", "a")]

@@ -12,9 +12,9 @@ from longshore.drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from longshore.pool.create_backoff import CreateHolds
+from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.delays import CallHold
-from longshore.pool.holds import EVERYTHING, Hindrance, HindranceKind, HoldCause, Scope, Tally
+from longshore.pool.holds import EVERYTHING, CreateBlock, CreateBlockKind, HoldCause, Scope, Tally
 from longshore.pool.model import PoolSettings
 from tests.samples import make_type
 
@@ -33,7 +33,7 @@ class Cloud:
         self.instances = 0
         self.cpu_millis = 0
         self.instances_of_size: int | None = None
-        self.holds = CreateHolds(
+        self.holds = CreateBackoff(
             settings=SETTINGS, types=TYPES, groups=GROUPS if grouped else {"t1": ""}
         )
 
@@ -58,7 +58,7 @@ class Cloud:
             now = end
         return lengths
 
-    def hindrance(self, type_name: str, now: float, *in_flight: str) -> Hindrance | None:
+    def hindrance(self, type_name: str, now: float, *in_flight: str) -> CreateBlock | None:
         flying = [TYPES[name] for name in in_flight]
 
         def tally(scope: Scope) -> Tally:
@@ -109,7 +109,7 @@ def test_each_error_holds_the_types_that_it_speaks_of(
 
 def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market() -> None:
     types = {**TYPES, "own": make_type(8, name="own", preemptible=True)}
-    holds = CreateHolds(settings=SETTINGS, types=types, groups={"gpu": "gpu"})
+    holds = CreateBackoff(settings=SETTINGS, types=types, groups={"gpu": "gpu"})
     holds.failed(T1, QuotaError("q"), began_at=0, tally=lambda _scope: Tally(there=1), now=0)
     held = [
         n
@@ -124,8 +124,8 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
     cloud = Cloud()
     cloud.instances = 8
     cloud.fail(QuotaError("32 vcpus at most"), at=10, began=9)
-    assert cloud.hindrance("t2", 11) == Hindrance(
-        kind=HindranceKind.QUOTA,
+    assert cloud.hindrance("t2", 11) == CreateBlock(
+        kind=CreateBlockKind.QUOTA,
         message="32 vcpus at most",
         until=100,
         covers=frozenset({"t1", "t2"}),
@@ -135,7 +135,7 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
     cloud.fail(RateLimitError("slow"), at=20, began=9, type_name="gpu")
     found = cloud.hindrance("gpu", 20)
     assert found is not None
-    assert (found.kind, found.until, found.everywhere) == (HindranceKind.OTHER, 21, True)
+    assert (found.kind, found.until, found.everywhere) == (CreateBlockKind.OTHER, 21, True)
 
 
 def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
@@ -286,7 +286,7 @@ def test_a_quota_that_refuses_one_alone_holds_what_is_as_large_and_nothing_small
     assert cloud.held(89.5) == ["t2"]
     found = cloud.hindrance("t2", 1)
     assert found is not None
-    assert (found.kind, found.until) == (HindranceKind.NONE_ALLOWED, 90)
+    assert (found.kind, found.until) == (CreateBlockKind.NONE_ALLOWED, 90)
     assert cloud.held(90) == []
     cloud.instances_of_size = 0
     cloud.instances = 5
@@ -311,7 +311,7 @@ def test_what_has_just_left_may_be_counted_still() -> None:
     assert cloud.held(90) == ["t1", "t2"]
     found = cloud.hindrance("t2", 90)
     assert found is not None
-    assert found.kind is HindranceKind.QUOTA
+    assert found.kind is CreateBlockKind.QUOTA
     cloud.fail(QuotaError("q"), at=180, began=180, type_name="t2")
     assert cloud.held(181) == ["t2"]
 
@@ -329,7 +329,7 @@ def test_when_a_hold_ends_one_create_is_tried_in_its_scope_until_one_succeeds() 
     assert cloud.hindrance("t1", 60) is None
     found = cloud.hindrance("t1", 60, "t2")
     assert found is not None
-    assert (found.kind, found.until) == (HindranceKind.CAPACITY, None)
+    assert (found.kind, found.until) == (CreateBlockKind.CAPACITY, None)
     assert cloud.hindrance("t1", 60, "gpu") is None, "another scope"
     cloud.holds.succeeded(T2, began_at=60)
     assert cloud.holds.allowances(T1, tally=cloud.tally, now=61) == {}
@@ -342,7 +342,7 @@ def test_a_trial_after_a_quota_is_no_quota() -> None:
     cloud.fail(QuotaError("q"), at=0, began=0)
     found = cloud.hindrance("gpu", 90, "t1")
     assert found is not None
-    assert (found.kind, found.until) == (HindranceKind.OTHER, None)
+    assert (found.kind, found.until) == (CreateBlockKind.OTHER, None)
     assert "one create is being tried" in found.message
 
 
@@ -454,7 +454,7 @@ def test_bad_credentials_are_no_fault_of_a_type_and_a_single_type_has_no_other_t
     for at in range(5):
         cloud.fail(CloudAuthError("who?"), at=at * 100, began=at * 100)
     assert [hold.scope for hold in cloud.holds.active(400)] == [EVERYTHING]
-    alone = CreateHolds(settings=SETTINGS, types={"t1": T1}, groups={})
+    alone = CreateBackoff(settings=SETTINGS, types={"t1": T1}, groups={})
     for at in range(5):
         alone.failed(T1, CloudError("?"), began_at=at * 100, tally=cloud.tally, now=at * 100)
     assert [hold.scope for hold in alone.active(400)] == [EVERYTHING]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from longshore.dispatcher.domain.views import ServerEvent
-from longshore.dispatcher.service.events import Broker, Watchers
+from longshore.dispatcher.service.events import Broker, ContainerNotifier
 
 
 async def collect(broker: Broker, after: int | None, into: list[ServerEvent]) -> None:
@@ -59,7 +59,7 @@ async def test_closing_ends_all_followers() -> None:
 
 
 async def test_watchers_wake_for_their_container_only() -> None:
-    watchers = Watchers()
+    watchers = ContainerNotifier()
     mine = asyncio.create_task(watchers.wait("c-1", 5))
     other = asyncio.create_task(watchers.wait("c-2", 5))
     await asyncio.sleep(0)
@@ -71,6 +71,6 @@ async def test_watchers_wake_for_their_container_only() -> None:
 
 
 async def test_watching_ends_after_its_time() -> None:
-    watchers = Watchers()
+    watchers = ContainerNotifier()
     await asyncio.wait_for(watchers.wait("c-1", 0.01), 60)
     watchers.notify("c-1")

@@ -10,7 +10,7 @@ from longshore.dispatcher.cli.explain_job import explanation
 from longshore.dispatcher.cli.job_lines import job_fields, job_row
 from longshore.dispatcher.cli.job_views import CountsView, JobView
 from longshore.dispatcher.cli.views import ContainerView
-from longshore.dispatcher.explain.explanation import explain, standing
+from longshore.dispatcher.explain.explanation import explain, wait_status
 from tests.api_server import connected
 from tests.engine_rig import Rig
 from tests.samples import make_container
@@ -21,12 +21,12 @@ def test_what_runs_and_is_to_be_cancelled_says_so_and_when_kill_comes() -> None:
     rig.submit(make_container(1))
     rig.advance(60)
     runs = rig.containers["c-1"]
-    answer = container_answer(runs, standing(rig.engine, runs))
+    answer = container_answer(runs, wait_status(rig.engine, runs))
     assert (answer.state, answer.cancel_requested, answer.kill_at) == ("running", False, None)
     told_at = rig.now
     rig.cancel("c-1")
     ending = rig.containers["c-1"]
-    answer = container_answer(ending, standing(rig.engine, ending))
+    answer = container_answer(ending, wait_status(rig.engine, ending))
     assert (answer.state, answer.cancel_requested) == ("running", True)
     kill_at = told_at + rig.engine.pool.settings.term_timeout_s
     assert answer.kill_at == rfc3339(kill_at)

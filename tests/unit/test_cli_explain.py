@@ -16,14 +16,14 @@ from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.domain.containers import Container, WaitReason
 from longshore.dispatcher.explain.estimate import Estimate
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Position, Waiting
-from longshore.dispatcher.explain.limits_left import LimitView
+from longshore.dispatcher.explain.limits_left import LimitUsage
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
-    Fate,
-    InstanceTally,
-    TypeVerdict,
+    FilterCount,
+    NodeSummary,
+    TypeFeasibility,
 )
-from longshore.dispatcher.state.history import Happening
-from longshore.pool.holds import EVERYTHING, Hold, HoldCause, Scope
+from longshore.dispatcher.state.history import HistoryEvent
+from longshore.pool.holds import EVERYTHING, CallHold, HoldCause, Scope
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import EPOCH
@@ -32,14 +32,14 @@ from tests.samples import make_container
 Capture = pytest.CaptureFixture[str]
 
 TYPES = (
-    TypeVerdict(
+    TypeFeasibility(
         name="small",
         price_usd_per_hour=Decimal("0.05"),
         preemptible=False,
         rejections=("too small in memory", "label gpu=\x1b[31ma100 missing"),
         hindrance="",
     ),
-    TypeVerdict(
+    TypeFeasibility(
         name="large",
         price_usd_per_hour=Decimal("0.19"),
         preemptible=True,
@@ -48,28 +48,28 @@ TYPES = (
     ),
 )
 HOLDS = (
-    Hold(
+    CallHold(
         cause=HoldCause.CAPACITY,
         scope=Scope(type_name="large"),
         since=EPOCH,
         until=EPOCH + 60,
         reason="none left",
     ),
-    Hold(
+    CallHold(
         cause=HoldCause.RATE_LIMIT,
         scope=EVERYTHING,
         since=EPOCH,
         until=EPOCH + 5,
         reason="too many calls",
     ),
-    Hold(
+    CallHold(
         cause=HoldCause.QUOTA,
         scope=Scope(group="standard", preemptible=True),
         since=EPOCH,
         until=EPOCH + 9,
         reason="no more vCPUs",
     ),
-    Hold(
+    CallHold(
         cause=HoldCause.QUOTA,
         scope=Scope(group="", preemptible=False),
         since=EPOCH,
@@ -81,18 +81,18 @@ WAITING = Waiting(
     reason=WaitReason(code="at_capacity", message="the cloud is short of large", until=EPOCH + 1),
     position=Position(number=3, of=20, alike=7, stuck=1),
     types=TYPES,
-    instances=InstanceTally(
+    instances=NodeSummary(
         total=9,
         fates=(
-            Fate(cause="label", count=2, ids=("i-1", "i-2")),
-            Fate(cause="exhausted", count=7, ids=("i-3", "i-4", "i-5")),
+            FilterCount(cause="label", count=2, ids=("i-1", "i-2")),
+            FilterCount(cause="exhausted", count=7, ids=("i-3", "i-4", "i-5")),
         ),
         exhausted=(("cpus", 7), ("licence", 1)),
     ),
     holds=HOLDS,
     limits=(
-        LimitView(name="max_instances", limit=9, used=9),
-        LimitView(name="max_hourly_spend_per_user", whose="bob", limit=2.5, used=1.5, adds=0.2),
+        LimitUsage(name="max_instances", limit=9, used=9),
+        LimitUsage(name="max_hourly_spend_per_user", whose="bob", limit=2.5, used=1.5, adds=0.2),
     ),
     claim=Claim(instance_id="", type_name="large", since=time.time() - 61),
     estimate=Estimate(earliest_s=60.0, latest_s=None, basis="because"),
@@ -101,8 +101,8 @@ WAITING = Waiting(
 
 def explanation(container: Container, waiting: Waiting | None = WAITING) -> Explanation:
     history = (
-        Happening(at=EPOCH, kind="submitted", message="submitted by u"),
-        Happening(at=EPOCH + 1, kind="at_capacity", message="the cloud is short of large"),
+        HistoryEvent(at=EPOCH, kind="submitted", message="submitted by u"),
+        HistoryEvent(at=EPOCH + 1, kind="at_capacity", message="the cloud is short of large"),
     )
     return Explanation(
         container=container,

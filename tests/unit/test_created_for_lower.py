@@ -17,13 +17,13 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
 from longshore.dispatcher.scheduler.placement import plan_check
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
 from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.drivers.interface import InstanceType
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import DestroyInstance, Probe
 from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
@@ -32,7 +32,9 @@ from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 
 T1, T2, T4 = (make_type(n, price=f"0.{n}") for n in (1, 2, 4))
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
+)
 A_T1, A_T2, A_T4 = (1, "t1"), (2, "t2"), (4, "t4")
 NOW, BOOT_S = 1000.0, 30.0
 AtLimit = Callable[[int], Limits]
@@ -56,11 +58,11 @@ def at_max_instances(number: int) -> Limits:
 
 
 def at_a_quota(number: int) -> Limits:
-    return make_limits(instances=number, max_instances=99, held=(HindranceKind.QUOTA, "no more"))
+    return make_limits(instances=number, max_instances=99, held=(CreateBlockKind.QUOTA, "no more"))
 
 
 def at_the_quota_of_a_group(number: int) -> Limits:
-    found = make_hindrance(HindranceKind.QUOTA, "no more", "t1", "t2", "t4")
+    found = make_hindrance(CreateBlockKind.QUOTA, "no more", "t1", "t2", "t4")
     held = dict.fromkeys(("t1", "t2", "t4"), found)
     return make_limits(instances=number, max_instances=99, hindrances=held)
 

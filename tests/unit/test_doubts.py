@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.drivers.errors import AmbiguousResult
-from longshore.pool.create_backoff import Doubts
+from longshore.pool.create_backoff import AmbiguousCreates
 from longshore.pool.holds import HoldCause
 from longshore.pool.messages import CreateFailed, CreateInstance
 from tests.engine_rig import Rig, last_commands
@@ -116,7 +116,7 @@ def test_a_create_that_is_under_way_has_not_succeeded_because_its_instance_comes
 
 
 def test_what_was_in_doubt_long_ago_begins_no_row_unless_errors_went_on() -> None:
-    doubts = Doubts(forgotten_after_s=900)
+    doubts = AmbiguousCreates(forgotten_after_s=900)
     assert doubts.begins_row("t1", began_at=0, holding=False, now=0)
     assert doubts.begins_row("t2", began_at=5, holding=False, now=5), "another type's"
     assert not doubts.begins_row("t1", began_at=899, holding=False, now=899)
@@ -126,7 +126,7 @@ def test_what_was_in_doubt_long_ago_begins_no_row_unless_errors_went_on() -> Non
 
 
 def test_a_success_that_began_before_the_doubt_ends_no_row() -> None:
-    doubts = Doubts(forgotten_after_s=900)
+    doubts = AmbiguousCreates(forgotten_after_s=900)
     doubts.begins_row("t1", began_at=0, holding=False, now=10)
     doubts.ended("t1", began_at=9)
     assert not doubts.begins_row("t1", began_at=11, holding=False, now=12)

@@ -1,4 +1,4 @@
-"""Room of elastic jobs on instances that are on their way, and that were made for them."""
+"""ElasticNode of elastic jobs on instances that are on their way, and that were made for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from longshore.dispatcher.domain.containers import ElasticSettings, Profile
 from longshore.dispatcher.scheduler.elastic.model import (
     ElasticJob,
+    ElasticNode,
     ElasticPlan,
     ElasticView,
-    Place,
-    Room,
+    MemberPlace,
 )
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
@@ -29,7 +29,7 @@ def view_with(
     made = [(f"i-{number}", make_type(cpus)) for number, cpus in enumerate(ready, 1)]
     types = [make_type(cpus) for cpus in coming]
     booting = tuple(
-        Room(id=f"n-{number}", type=type_, free=type_.allocatable, kind=SlotKind.COMING)
+        ElasticNode(id=f"n-{number}", type=type_, free=type_.allocatable, kind=SlotKind.COMING)
         for number, type_ in enumerate(types, 1)
     )
     return view_of(*jobs, rooms=rooms_of(made, jobs) + booting, settings=settings)
@@ -82,7 +82,8 @@ def test_an_instance_made_for_essential_ones_is_not_taken_by_elastic_ones_of_a_j
 def test_what_is_kept_for_a_job_gives_way_to_essential_ones_of_a_job_before_it() -> None:
     head, kept_for = make_job(1, essential(3)), make_job(2, essential(3))
     claims = tuple(
-        Place(job_id="j-2", component="e", index=index, instance_id="i-1") for index in range(3)
+        MemberPlace(job_id="j-2", component="e", index=index, instance_id="i-1")
+        for index in range(3)
     )
     view = view_with(head, replace(kept_for, claims=claims), ready=(4,))
     plan = plan_elastic(view, 0.0)
@@ -92,7 +93,7 @@ def test_what_is_kept_for_a_job_gives_way_to_essential_ones_of_a_job_before_it()
 def test_claims_last_while_their_job_waits_and_their_instance_is_there() -> None:
     head = make_job(1, essential(9))
     claims = tuple(
-        Place(job_id="j-2", component="e", index=index, instance_id=on)
+        MemberPlace(job_id="j-2", component="e", index=index, instance_id=on)
         for index, on in enumerate(("i-1", "gone"))
     )
     waits = make_job(2, essential(2), claims=claims)
@@ -106,8 +107,8 @@ def test_elastic_extras_are_not_created_twice_while_their_instance_is_on_its_way
     assert wanted(plan_elastic(view_with(job, coming=(4,)), 0.0)) == []
 
 
-def hope(job: int, index: int, on: str) -> Place:
-    return Place(job_id=f"j-{job}", component="w", index=index, instance_id=on)
+def hope(job: int, index: int, on: str) -> MemberPlace:
+    return MemberPlace(job_id=f"j-{job}", component="w", index=index, instance_id=on)
 
 
 def cpus(number: int) -> Resources:

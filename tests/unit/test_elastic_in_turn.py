@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import ElasticSettings
-from longshore.dispatcher.scheduler.elastic.model import ElasticPlan, ElasticView, Place
+from longshore.dispatcher.scheduler.elastic.model import ElasticPlan, ElasticView, MemberPlace
 from longshore.dispatcher.scheduler.elastic.schedule import (
     MOST_TRIED_IN_VAIN,
     NEXT_TURN_S,
@@ -73,7 +73,7 @@ def test_who_has_room_kept_for_it_has_a_turn_in_each_pass() -> None:
     late = view.jobs[MOST_TRIED_IN_VAIN - 2]
     ((component, count),) = [(each.name, each.count) for each in late.components]
     claims = [
-        Place(job_id=late.id, component=component, index=index, instance_id="i-2")
+        MemberPlace(job_id=late.id, component=component, index=index, instance_id="i-2")
         for index in range(count)
     ]
     view = replace(

@@ -13,10 +13,10 @@ import pytest
 
 from longshore.dispatcher.domain.containers import ElasticSettings, Placement, SchedulerSettings
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.scheduler.elastic.model import ElasticJob, ElasticView, Place
+from longshore.dispatcher.scheduler.elastic.model import ElasticJob, ElasticView, MemberPlace
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
-from longshore.dispatcher.state.spend_limits import Holder, SpendLimits
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject
 from longshore.drivers.interface import Resources
 from tests.elastic_rig import elastic, essential, make_job, running, view_of
 from tests.samples import GIB, make_type
@@ -29,7 +29,7 @@ BACKFILL = ElasticSettings(backfill=True)
 def kept_for(job: ElasticJob, count: int) -> ElasticJob:
     """Return a job for which room of its first few members is kept on i-1."""
     places = (
-        Place(job_id=job.id, component="e", index=index, instance_id="i-1")
+        MemberPlace(job_id=job.id, component="e", index=index, instance_id="i-1")
         for index in range(count)
     )
     return replace(job, claims=tuple(places))
@@ -87,7 +87,7 @@ def test_of_a_pass_that_lets_go_of_any_nothing_is_left(case: Callable[[], Elasti
 
 
 def test_what_was_paid_before_room_was_let_go_is_paid_once() -> None:
-    bob = Holder("user", "bob")
+    bob = SpendSubject("user", "bob")
     configured = SchedulerSettings(max_hourly_spend_usd_per_user={"bob": Price("0.25")})
     budget = PassBudget(
         limits=SpendLimits(configured),

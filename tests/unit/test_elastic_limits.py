@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.domain.jobs import ElasticMode, JobTask
-from longshore.dispatcher.scheduler.elastic.model import Place
+from longshore.dispatcher.scheduler.elastic.model import MemberPlace
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.pool.messages import CreateInstance, StartAttempt
 from tests import elastic_rig
@@ -146,7 +146,8 @@ def test_batch_work_does_not_take_the_places_for_which_instances_are_on_their_wa
 def test_what_is_kept_for_a_job_is_let_go_once_not_all_of_it_may_have_a_place() -> None:
     job = make_job(1, elastic_rig.essential(3))
     claims = tuple(
-        Place(job_id="j-1", component="e", index=index, instance_id="i-1") for index in range(2)
+        MemberPlace(job_id="j-1", component="e", index=index, instance_id="i-1")
+        for index in range(2)
     )
     view = view_of(replace(job, claims=claims), cpus=(2,))
     plenty = plan_elastic(replace(view, containers_left=3), 0.0)

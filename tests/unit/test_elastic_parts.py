@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import (
     QueuePolicy,
     SchedulerSettings,
 )
-from longshore.dispatcher.domain.jobs import ElasticTerms, Job, JobTask, Terms
+from longshore.dispatcher.domain.jobs import ElasticTerms, Job, JobTask, JobTypeSpec
 from longshore.dispatcher.domain.messages import BehaviorRequested, JobSubmitted
 from longshore.dispatcher.scheduler.elastic.apply import host_of, variable
 from longshore.pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
@@ -204,7 +204,9 @@ def test_an_essential_container_that_no_engine_can_run_fails_its_job() -> None:
 def sized(number: int, size: float, task: JobTask, now: float) -> tuple[Job, tuple[Container, ...]]:
     """Return an elastic job that came now and says how large it is."""
     job, containers = elastic_job(number, task)
-    return replace(job, created_at=now, terms=Terms(elastic=ElasticTerms(size=size))), containers
+    return replace(
+        job, created_at=now, terms=JobTypeSpec(elastic=ElasticTerms(size=size))
+    ), containers
 
 
 def test_time_alone_lets_a_job_begin_that_has_shrunk_as_far_as_the_one_before_it() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
-from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, Terms
+from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, JobTypeSpec
 from tests.elastic_jobs_rig import (
     attempt_of,
     elastic,
@@ -35,7 +35,7 @@ def test_the_first_by_the_policy_begins_when_there_is_room_for_one(policy: Queue
     rig = full_rig(policy)
     for number, size, runtime_s in ((1, 2.0**41, 1000.0), (2, 2.0**33, 10.0)):
         job, containers = elastic_job(number, essential(2))
-        terms = Terms(elastic=ElasticTerms(size=size, runtime_s=runtime_s))
+        terms = JobTypeSpec(elastic=ElasticTerms(size=size, runtime_s=runtime_s))
         rig.submit_job(replace(job, terms=terms), containers)
     assert (running(rig, 1), running(rig, 2)) == ({}, {})
     rig.advance(10)

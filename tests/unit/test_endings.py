@@ -8,15 +8,15 @@ import pytest
 from alembic import command
 
 from longshore.dispatcher.domain.containers import (
-    FOR_NOTHING,
+    NO_STOP,
     AttemptOutcome,
-    EndingCause,
-    EndingFor,
     Reason,
+    StopCause,
+    StopReason,
 )
 from longshore.dispatcher.domain.messages import SaveAttempt
 from longshore.dispatcher.scheduler.system.apply import ending_for
-from longshore.dispatcher.scheduler.system.model import Stop, StopCause
+from longshore.dispatcher.scheduler.system.model import RemovalCause, Stop
 from longshore.dispatcher.state.attempt_end import in_words, is_eviction, reason_of
 from longshore.dispatcher.store import schema, sqlite
 from longshore.dispatcher.store.errors import StoreUnusable
@@ -26,69 +26,69 @@ from tests.store_values import attempt, container, insert, url_in
 HELD = "its job changed, and nothing is updated on a held instance"
 AGAIN = "the next start of its job, which lost essential"
 TOLD = [
-    ("c-7", EndingCause.FOR_CONTAINER, "c-7", "", "preempted"),
-    ("j-3", EndingCause.FOR_JOB, "j-3", "", "preempted"),
-    ("revision 12 of its job", EndingCause.REVISED, "12", "", "updated"),
-    (f"{AGAIN} w", EndingCause.JOB_BEGINS_ANEW, "w", "", "preempted"),
+    ("c-7", StopCause.FOR_CONTAINER, "c-7", "", "preempted"),
+    ("j-3", StopCause.FOR_JOB, "j-3", "", "preempted"),
+    ("revision 12 of its job", StopCause.REVISED, "12", "", "updated"),
+    (f"{AGAIN} w", StopCause.JOB_BEGINS_ANEW, "w", "", "preempted"),
     (
         f"{AGAIN} w: gone: no",
-        EndingCause.JOB_BEGINS_ANEW,
+        StopCause.JOB_BEGINS_ANEW,
         "w",
         "gone: no",
         "preempted",
     ),
-    ("its job succeeded", EndingCause.JOB_ENDED, "succeeded", "", "stopped"),
-    ("its job cancelled", EndingCause.JOB_ENDED, "cancelled", "", "stopped"),
-    ("its job failed: w failed: no", EndingCause.JOB_ENDED, "failed", "w failed: no", "stopped"),
-    ("its job was stopped", EndingCause.JOB_STOPPED, "", "", "stopped"),
-    ("its job is no longer there", EndingCause.JOB_GONE, "", "", "stopped"),
-    ("its instance no longer matches: foo", EndingCause.NO_MATCH, "", "foo", "stopped"),
-    ("node draining", EndingCause.NODE_DRAINING, "", "", "stopped"),
-    (HELD, EndingCause.REVISED_WHILE_HELD, "", "", "stopped"),
-    ("another one runs there", EndingCause.SUPERFLUOUS, "", "", "stopped"),
-    ("its instance is shut down", EndingCause.INSTANCE_SHUT_DOWN, "", "", "instance_gone"),
+    ("its job succeeded", StopCause.JOB_ENDED, "succeeded", "", "stopped"),
+    ("its job cancelled", StopCause.JOB_ENDED, "cancelled", "", "stopped"),
+    ("its job failed: w failed: no", StopCause.JOB_ENDED, "failed", "w failed: no", "stopped"),
+    ("its job was stopped", StopCause.JOB_STOPPED, "", "", "stopped"),
+    ("its job is no longer there", StopCause.JOB_GONE, "", "", "stopped"),
+    ("its instance no longer matches: foo", StopCause.NO_MATCH, "", "foo", "stopped"),
+    ("node draining", StopCause.NODE_DRAINING, "", "", "stopped"),
+    (HELD, StopCause.REVISED_WHILE_HELD, "", "", "stopped"),
+    ("another one runs there", StopCause.SUPERFLUOUS, "", "", "stopped"),
+    ("its instance is shut down", StopCause.INSTANCE_SHUT_DOWN, "", "", "instance_gone"),
 ]
 """What is said, also by the seventh schema, of which value, and the code that it comes to."""
 
-VALUES = [EndingFor(cause=cause, of=of, detail=detail) for _, cause, of, detail, _ in TOLD]
+VALUES = [StopReason(cause=cause, of=of, detail=detail) for _, cause, of, detail, _ in TOLD]
 
 
 def test_every_cause_but_none_is_told_of() -> None:
-    assert {each.cause for each in VALUES} == set(EndingCause) - {EndingCause.NOTHING}
+    assert {each.cause for each in VALUES} == set(StopCause) - {StopCause.NOTHING}
 
 
 @pytest.mark.parametrize(("said", "cause", "of", "detail", "code"), TOLD)
 def test_people_are_told_why_an_attempt_ends(
-    said: str, cause: EndingCause, of: str, detail: str, code: str
+    said: str, cause: StopCause, of: str, detail: str, code: str
 ) -> None:
-    value = EndingFor(cause=cause, of=of, detail=detail)
+    value = StopReason(cause=cause, of=of, detail=detail)
     assert in_words(value) == said
     message = said if code in ("stopped", "instance_gone") else f"it made way for {said}"
     assert reason_of(value) == Reason(code=code, message=message)
 
 
 def test_of_what_nobody_but_a_user_ended_there_is_no_reason() -> None:
-    assert reason_of(FOR_NOTHING) is None
+    assert reason_of(NO_STOP) is None
 
 
 def test_only_who_makes_way_for_others_has_less_time_to_end() -> None:
-    short = {each.cause for each in (*VALUES, FOR_NOTHING) if is_eviction(each)}
-    assert short == {EndingCause.FOR_CONTAINER, EndingCause.FOR_JOB}
+    short = {each.cause for each in (*VALUES, NO_STOP) if is_eviction(each)}
+    assert short == {StopCause.FOR_CONTAINER, StopCause.FOR_JOB}
 
 
-@pytest.mark.parametrize("cause", StopCause)
-def test_what_a_plan_stops_ends_for_the_cause_of_that_name(cause: StopCause) -> None:
+@pytest.mark.parametrize("cause", RemovalCause)
+def test_what_a_plan_stops_ends_for_the_cause_of_that_name(cause: RemovalCause) -> None:
     stop = Stop(job_id="j-1", instance_id="i-1", attempt_id="a-1", cause=cause, mismatch="foo")
     told = ending_for(stop)
     assert told.cause.value == cause.value
-    assert (told.of, told.detail) == ("", "foo" if cause is StopCause.NO_MATCH else "")
+    assert (told.of, told.detail) == ("", "foo" if cause is RemovalCause.NO_MATCH else "")
 
 
 # ---- in the store --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [*VALUES, FOR_NOTHING], ids=lambda value: value.cause.value)
-def test_the_store_gives_back_what_it_was_given(tmp_path: Path, value: EndingFor) -> None:
+@pytest.mark.parametrize("value", [*VALUES, NO_STOP], ids=lambda value: value.cause.value)
+def test_the_store_gives_back_what_it_was_given(tmp_path: Path, value: StopReason) -> None:
     store = Store.open(url_in(tmp_path))
     one = container(1)
     insert(store, one)
@@ -127,7 +127,7 @@ def test_what_the_seventh_schema_said_in_words_is_understood(tmp_path: Path) -> 
     old_store(tmp_path, "", *(said for said, *_ in TOLD))
     store = Store.open(url_in(tmp_path))
     (known,) = store.recover().containers
-    assert [each.ending_for for each in known.attempts] == [FOR_NOTHING, *VALUES]
+    assert [each.ending_for for each in known.attempts] == [NO_STOP, *VALUES]
     store.close()
 
 

@@ -30,10 +30,10 @@ from longshore.dispatcher.scheduler.placement.wait_reasons import (
     why_held,
 )
 from longshore.dispatcher.state import history
-from longshore.dispatcher.state.history import MOST_CHANGES, MOST_EVENTS, Happening, History
+from longshore.dispatcher.state.history import MOST_CHANGES, MOST_EVENTS, History, HistoryEvent
 from longshore.dispatcher.state.queue import ClassKey
 from longshore.drivers.interface import Resources
-from longshore.pool.holds import Hindrance, HindranceKind
+from longshore.pool.holds import CreateBlock, CreateBlockKind
 from tests.samples import make_container
 
 
@@ -41,9 +41,9 @@ def key(number: int = 1) -> ClassKey:
     return ClassKey(resources=Resources(cpu_millis=number), constraints=Constraints())
 
 
-def hindrance(topic: str, *, until: float) -> Hindrance:
-    return Hindrance(
-        kind=HindranceKind.OTHER,
+def hindrance(topic: str, *, until: float) -> CreateBlock:
+    return CreateBlock(
+        kind=CreateBlockKind.OTHER,
         message=f"{topic} until {until}",
         until=until,
         covers=frozenset(),
@@ -52,7 +52,7 @@ def hindrance(topic: str, *, until: float) -> Hindrance:
     )
 
 
-def told(kept: History, container: Container) -> list[Happening]:
+def told(kept: History, container: Container) -> list[HistoryEvent]:
     return kept.of(container, key(), began_at=0.0, now=1000.0)
 
 

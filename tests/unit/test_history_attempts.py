@@ -19,7 +19,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.messages import PriorityRequested
-from longshore.dispatcher.state.history import MOST_ATTEMPTS, Happening, History
+from longshore.dispatcher.state.history import MOST_ATTEMPTS, History, HistoryEvent
 from tests.samples import make_container
 from tests.unit.test_history import key
 
@@ -54,7 +54,7 @@ def failing(attempts: int) -> Container:
     return replace(container, created_at=1.0, attempts=tried)
 
 
-def told(container: Container, kept: History | None = None) -> list[Happening]:
+def told(container: Container, kept: History | None = None) -> list[HistoryEvent]:
     known = kept or History()
     return known.of(container, key(), began_at=0.0, now=EVERY_S * len(container.attempts) + 5)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import Dependency, SchedulerSettings
 from longshore.dispatcher.explain.explanation import explain
-from longshore.dispatcher.state.history import Happening
+from longshore.dispatcher.state.history import HistoryEvent
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 
@@ -43,5 +43,5 @@ def test_what_is_not_to_start_yet_is_told_instead_of_what_its_class_waits_for() 
     assert found[2:] == [("at_quota", due)]
 
 
-def told(made: Rig, container_id: str) -> Sequence[Happening]:
+def told(made: Rig, container_id: str) -> Sequence[HistoryEvent]:
     return explain(made.engine, made.containers[container_id], made.now).history

@@ -18,17 +18,17 @@ from longshore.dispatcher.domain.jobs import (
     JobState,
     JobTask,
     JobType,
+    JobTypeSpec,
     Parameters,
     PerInstanceTerms,
     Schedule,
     Tally,
-    Terms,
 )
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.input.quantities import Size
 from longshore.dispatcher.service import admission
 from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
@@ -37,9 +37,9 @@ from tests.job_samples import make_task
 from tests.samples import make_type
 from tests.state_digest import digest_of
 
-PER_INSTANCE = Terms(per_instance=PerInstanceTerms())
-NIGHTLY = Terms(schedule=Schedule(cron=("0 0 * * *",)))
-BY_INPUT = Terms(parameters=Parameters(required=("input",), optional=(("width", "640"),)))
+PER_INSTANCE = JobTypeSpec(per_instance=PerInstanceTerms())
+NIGHTLY = JobTypeSpec(schedule=Schedule(cron=("0 0 * * *",)))
+BY_INPUT = JobTypeSpec(parameters=Parameters(required=("input",), optional=(("width", "640"),)))
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
     limits = LimitsConfig(queued_containers=10, queued_classes=2)
     async with backend_over(rig, store, tmp_path, limits=limits) as made:
         yield made
 
 
-def wanted(kind: JobType, terms: Terms, *tasks: JobTask, priority: int = 500) -> NewJob:
+def wanted(kind: JobType, terms: JobTypeSpec, *tasks: JobTask, priority: int = 500) -> NewJob:
     labels = (("a", "b"),)
     given = tasks or (replace(make_task(), size=0 if kind.is_per_instance else 1),)
     return NewJob(
@@ -77,19 +77,19 @@ def wanted(kind: JobType, terms: Terms, *tasks: JobTask, priority: int = 500) ->
 SYSTEM = wanted(JobType.SYSTEM, PER_INSTANCE)
 
 
-async def submit(backend: DispatcherBackend, new: NewJob, key: str = "") -> Job:
+async def submit(backend: DispatcherService, new: NewJob, key: str = "") -> Job:
     return await backend.submit_job(new, user="u", idempotency_key=key, fingerprint="f")
 
 
 async def dispatch(
-    backend: DispatcherBackend, job: Job, key: str = "", fingerprint: str = "", **given: str
+    backend: DispatcherService, job: Job, key: str = "", fingerprint: str = "", **given: str
 ) -> Job:
     return await backend.dispatch_job(
         job.id, given, user="u", idempotency_key=key, fingerprint=fingerprint
     )
 
 
-async def total(backend: DispatcherBackend) -> int:
+async def total(backend: DispatcherService) -> int:
     page = await backend.containers(ContainerFilter(), cursor="", limit=100)
     return len(page.items)
 
@@ -107,7 +107,7 @@ async def total(backend: DispatcherBackend) -> int:
     ],
 )
 async def test_who_gets_containers_later_is_committed_without_any(
-    backend: DispatcherBackend, rig: Rig, new: NewJob
+    backend: DispatcherService, rig: Rig, new: NewJob
 ) -> None:
     rig.now = 1000.0
     made = await submit(backend, new)
@@ -122,14 +122,16 @@ async def test_who_gets_containers_later_is_committed_without_any(
 
 
 async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
     tasks = [make_task(name, cpus=cpus) for name, cpus in (("a", 1), ("b", 2), ("c", 3))]
-    made = await submit(backend, wanted(JobType.ELASTIC, Terms(elastic=ElasticTerms()), *tasks))
+    made = await submit(
+        backend, wanted(JobType.ELASTIC, JobTypeSpec(elastic=ElasticTerms()), *tasks)
+    )
     assert made.tally == Tally(queued=3)
     assert await total(backend) == 3
     with pytest.raises(Unavailable, match="2 kinds of requests"):
-        await submit(backend, wanted(JobType.BATCH, Terms(), *tasks))
+        await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), *tasks))
     # Nor are they when they are released, or get a priority again.
     for priority in (0, 300):
         assert (await backend.set_job_priority(made.id, priority)).priority == priority
@@ -141,7 +143,7 @@ async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
 
 
 async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
-    backend: DispatcherBackend, monkeypatch: pytest.MonkeyPatch
+    backend: DispatcherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "LASTING_JOBS_MOST", 2)
     await submit(backend, SYSTEM)
@@ -149,7 +151,7 @@ async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
     for new in (SYSTEM, wanted(JobType.BATCH, BY_INPUT)):
         with pytest.raises(Unavailable, match=r"^there are 2 system, sysbatch, periodic and"):
             await submit(backend, new)
-    await submit(backend, wanted(JobType.BATCH, Terms()))
+    await submit(backend, wanted(JobType.BATCH, JobTypeSpec()))
     await backend.cancel_job(last.id)
     for _ in range(3000):
         if (await backend.job(last.id)).state.final:
@@ -159,13 +161,13 @@ async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
 
 
 async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_committed(
-    backend: DispatcherBackend, monkeypatch: pytest.MonkeyPatch
+    backend: DispatcherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "PER_INSTANCE_JOBS_MOST", 2)
     monkeypatch.setattr(admission, "ELASTIC_CONTAINERS_MOST", 4)
     sysbatch = wanted(JobType.SYSBATCH, PER_INSTANCE)
     nightly = wanted(JobType.SYSBATCH, replace(NIGHTLY, per_instance=PerInstanceTerms()))
-    elastic = wanted(JobType.ELASTIC, Terms(elastic=ElasticTerms()), make_task("a", size=2))
+    elastic = wanted(JobType.ELASTIC, JobTypeSpec(elastic=ElasticTerms()), make_task("a", size=2))
     for news, sentence in (
         ([SYSTEM, sysbatch, sysbatch, SYSTEM], "^there are 2 system and sysbatch jobs already"),
         ([elastic] * 4, "^elastic jobs have 4 containers, and 4 are the most"),
@@ -186,7 +188,7 @@ async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_
 
 
 async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
     huge = make_task(cpus=9)
     job = await submit(backend, SYSTEM)
@@ -207,14 +209,14 @@ async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
 
 
 async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     job = await submit(backend, SYSTEM)
     rig.now = 60.0
     assert await backend.revise_job(job.id, SYSTEM) == job
     newer = wanted(
         JobType.SYSTEM,
-        Terms(per_instance=PerInstanceTerms(on_paused=True)),
+        JobTypeSpec(per_instance=PerInstanceTerms(on_paused=True)),
         replace(make_task(cpus=2), size=0),
         priority=900,
     )
@@ -234,7 +236,7 @@ async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
 
 
 async def test_of_two_at_once_one_is_first(
-    backend: DispatcherBackend, store: Store, monkeypatch: pytest.MonkeyPatch
+    backend: DispatcherService, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await submit(backend, SYSTEM)
     seen_before = store.job(job.id)
@@ -249,7 +251,7 @@ async def test_of_two_at_once_one_is_first(
 
 
 async def test_who_is_not_there_or_another_project_s_is_not_revised(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
     with pytest.raises(NotFound, match="there is no job j-9"):
         await backend.revise_job("j-9", SYSTEM)
@@ -268,9 +270,9 @@ async def test_who_is_not_there_or_another_project_s_is_not_revised(
 
 
 async def test_a_run_has_what_its_template_has_and_the_parameters(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
-    outside, first = await submit(backend, wanted(JobType.BATCH, Terms())), make_task("a")
+    outside, first = await submit(backend, wanted(JobType.BATCH, JobTypeSpec())), make_task("a")
     template = await submit(
         backend,
         wanted(
@@ -287,7 +289,7 @@ async def test_a_run_has_what_its_template_has_and_the_parameters(
     assert first.spec.env == (*given, ("Z", "1"))
     assert second.spec.env == given
     assert [each.of for each in second.spec.after] == [f"{run.id}/a", outside.id]
-    assert (run.parent, run.terms, run.priority) == (template.id, Terms(), 700)
+    assert (run.parent, run.terms, run.priority) == (template.id, JobTypeSpec(), 700)
     assert (run.name, run.labels, run.tally) == ("n", (("a", "b"),), Tally(queued=3))
     assert rig.engine.ledger.jobs.runs_of(template.id) == [run.id]
     page = await backend.jobs(JobFilter(parent=template.id), cursor="", limit=10)
@@ -295,22 +297,22 @@ async def test_a_run_has_what_its_template_has_and_the_parameters(
 
 
 async def test_a_run_on_each_instance_is_at_its_first_revision(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     terms = replace(BY_INPUT, per_instance=PerInstanceTerms(on_paused=True))
     template = await submit(backend, wanted(JobType.SYSBATCH, terms))
     rig.now = 70.0
     run = await dispatch(backend, template, input="x")
-    assert run.terms == Terms(per_instance=PerInstanceTerms(on_paused=True, revised_at=70.0))
+    assert run.terms == JobTypeSpec(per_instance=PerInstanceTerms(on_paused=True, revised_at=70.0))
     assert (run.type, run.tally, await total(backend)) == (JobType.SYSBATCH, Tally(), 0)
 
 
-async def test_a_template_whose_runs_can_never_fit_is_refused(backend: DispatcherBackend) -> None:
+async def test_a_template_whose_runs_can_never_fit_is_refused(backend: DispatcherService) -> None:
     with pytest.raises(InvalidRequest, match="has 11 containers, and 10 may be in the queue"):
         await submit(backend, wanted(JobType.BATCH, NIGHTLY, make_task(size=11)))
 
 
-async def test_runs_count_among_what_may_be_queued(backend: DispatcherBackend) -> None:
+async def test_runs_count_among_what_may_be_queued(backend: DispatcherService) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
     for _ in range(2):
         await dispatch(backend, template, input="x")
@@ -319,13 +321,13 @@ async def test_runs_count_among_what_may_be_queued(backend: DispatcherBackend) -
 
 
 async def test_who_was_taken_in_is_answered_though_there_is_no_room_any_more(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
     run = await dispatch(backend, template, "k", input="x")
-    job = await submit(backend, wanted(JobType.BATCH, Terms(), make_task(size=6)), "j")
+    job = await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), make_task(size=6)), "j")
     assert (await dispatch(backend, template, "k", input="x")).id == run.id
-    again = await submit(backend, wanted(JobType.BATCH, Terms(), make_task(size=6)), "j")
+    again = await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), make_task(size=6)), "j")
     assert again.id == job.id
     with pytest.raises(Unavailable, match=r"the queue is full \(10 containers\)"):
         await dispatch(backend, template, "k", "another", input="x")
@@ -362,7 +364,7 @@ async def test_what_can_run_no_more_since_types_are_others_is_refused_at_its_dis
         assert [path for path, _ in error.value.problems] == ["tasks[0].resources"]
 
 
-async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherBackend) -> None:
+async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherService) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
     first = await dispatch(backend, template, key="k", fingerprint="f", input="x")
     again = await dispatch(backend, template, key="k", fingerprint="f", input="x")
@@ -372,7 +374,7 @@ async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherBackend) -> 
     assert await total(backend) == 1
 
 
-async def test_who_has_ended_or_is_held_is_not_run(backend: DispatcherBackend) -> None:
+async def test_who_has_ended_or_is_held_is_not_run(backend: DispatcherService) -> None:
     template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
     run = await dispatch(backend, template, input="x")
     await backend.hold_job(template.id, held=True)
@@ -391,9 +393,9 @@ async def test_who_has_ended_or_is_held_is_not_run(backend: DispatcherBackend) -
 
 
 async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
-    new = wanted(JobType.BATCH, Terms(), make_task(cpus=8, size=2))
+    new = wanted(JobType.BATCH, JobTypeSpec(), make_task(cpus=8, size=2))
     plan = await backend.plan_job(new, job_id="", user="u")
     assert [(each.type_name, each.number) for each in plan.creates] == [("t8", 2)]
     assert plan.least_usd_per_hour == plan.most_usd_per_hour == Decimal("1.968")
@@ -401,8 +403,8 @@ async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
     assert (page.items, await total(backend), len(rig.engine.ledger.jobs)) == ((), 0, 0)
 
 
-async def test_a_plan_uses_up_no_id_and_no_number(backend: DispatcherBackend, rig: Rig) -> None:
-    new = wanted(JobType.BATCH, Terms(), make_task(cpus=8, size=2))
+async def test_a_plan_uses_up_no_id_and_no_number(backend: DispatcherService, rig: Rig) -> None:
+    new = wanted(JobType.BATCH, JobTypeSpec(), make_task(cpus=8, size=2))
     before = (digest_of(rig.engine), repr(rig._numbers))
     await backend.plan_job(new, job_id="", user="u")
     assert (digest_of(rig.engine), repr(rig._numbers)) == before
@@ -413,13 +415,13 @@ async def test_a_plan_uses_up_no_id_and_no_number(backend: DispatcherBackend, ri
 
 
 async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
-    many = wanted(JobType.BATCH, Terms(), make_task(size=11))
+    many = wanted(JobType.BATCH, JobTypeSpec(), make_task(size=11))
     task = make_task("b", after=("j-9/a",))
     for new, error, why in (
         (many, InvalidRequest, "has 11 containers, and 10 may be in the queue at once"),
-        (wanted(JobType.BATCH, Terms(), task), InvalidRequest, "there is no j-9/a"),
+        (wanted(JobType.BATCH, JobTypeSpec(), task), InvalidRequest, "there is no j-9/a"),
     ):
         before = digest_of(rig.engine)
         for ask in (backend.plan_job(new, job_id="", user="u"), submit(backend, new)):
@@ -429,11 +431,11 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
 
 
 async def test_what_has_ended_by_now_holds_nobody_up_in_a_plan(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
-    job = await submit(backend, wanted(JobType.BATCH, Terms(), make_task("a")))
+    job = await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), make_task("a")))
     task = make_task("b", after=(Dependency(of=f"{job.id}/a", on=DependencyOn.END),))
-    new = wanted(JobType.BATCH, Terms(), task)
+    new = wanted(JobType.BATCH, JobTypeSpec(), task)
     plan = await backend.plan_job(new, job_id="", user="u")
     assert (plan.counts.place, plan.counts.later) == (0, 1)
     await backend.cancel_job(job.id)
@@ -445,14 +447,14 @@ async def test_what_has_ended_by_now_holds_nobody_up_in_a_plan(
     assert (plan.counts.place, plan.counts.later) == (1, 0)
 
 
-async def test_a_plan_of_a_periodic_job_is_of_one_run(backend: DispatcherBackend) -> None:
+async def test_a_plan_of_a_periodic_job_is_of_one_run(backend: DispatcherService) -> None:
     plan = await backend.plan_job(
         wanted(JobType.BATCH, NIGHTLY, make_task(size=3)), job_id="", user="u"
     )
     assert plan.counts.place == 3
 
 
-async def test_a_plan_of_an_update_is_of_the_job_that_there_is(backend: DispatcherBackend) -> None:
+async def test_a_plan_of_an_update_is_of_the_job_that_there_is(backend: DispatcherService) -> None:
     job = await submit(backend, SYSTEM)
     newer = replace(SYSTEM, tasks=(replace(make_task(cpus=2), size=0),))
     plan = await backend.plan_job(newer, job_id=job.id, user="u")

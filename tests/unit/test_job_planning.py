@@ -10,7 +10,13 @@ from decimal import Decimal
 import pytest
 
 from longshore.dispatcher.domain.containers import Dependency, SchedulerSettings
-from longshore.dispatcher.domain.jobs import JobType, Parameters, Schedule, Terms, UpdateStrategy
+from longshore.dispatcher.domain.jobs import (
+    JobType,
+    JobTypeSpec,
+    Parameters,
+    Schedule,
+    UpdateStrategy,
+)
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run import plan_job, planning
 from longshore.pool.messages import CreateInstance, Listed, ListInstances
@@ -208,7 +214,7 @@ def test_a_job_that_starts_nothing_evicts_nobody_in_its_plan(held: bool) -> None
 def test_of_a_job_with_runs_one_run_is_planned() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     job, _ = make_job(9, make_task("a", size=2), make_task("b", after=("j-9/a",)))
-    terms = Terms(parameters=Parameters(required=("N",)))
+    terms = JobTypeSpec(parameters=Parameters(required=("N",)))
     plan = plan_job(rig.engine, replace(job, terms=terms), rig.now)
     assert plan.counts == Counts(place=2, later=1)
     assert Counter(each.type_name for each in plan.creates) == {"t1": 1}
@@ -244,7 +250,7 @@ def test_an_update_is_planned_by_what_changed() -> None:
     old = rig.jobs["j-1"]
     terms = old.terms.per_instance
     assert terms is not None
-    next_terms = Terms(per_instance=replace(terms, revision=2))
+    next_terms = JobTypeSpec(per_instance=replace(terms, revision=2))
 
     def revised(**of_spec: object) -> Counts:
         task = replace(old.tasks[0], spec=replace(old.tasks[0].spec, **of_spec))  # type: ignore[arg-type]  # fields of a specification

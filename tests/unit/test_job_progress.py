@@ -14,7 +14,7 @@ from longshore.dispatcher.domain.jobs import Job, JobState
 from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.domain.queries import JobFilter
 from longshore.dispatcher.service.contracts import NewJob
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.store import Store
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.job_samples import make_task
@@ -60,7 +60,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def looked_at(backend: DispatcherBackend, job_id: str) -> list[tuple[JobState, int, int]]:
+async def looked_at(backend: DispatcherService, job_id: str) -> list[tuple[JobState, int, int]]:
     """Return what a look at the job, and at the listing, tells: its state, ended, and all."""
     page = await backend.jobs(JobFilter(), cursor="", limit=10)
     seen: list[Job] = [await backend.job(job_id), *page.items]

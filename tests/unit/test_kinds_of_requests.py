@@ -11,7 +11,7 @@ import pytest
 
 from longshore.dispatcher.config.model import LimitsConfig
 from longshore.dispatcher.service.contracts import NewContainer, NewJob, NotFound, Unavailable
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
@@ -34,12 +34,12 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherBackend:
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherService:
     runtime = runtime_over(rig, store)
     return backend_with(runtime, rig, store, tmp_path, limits=LimitsConfig(queued_classes=MOST))
 
 
-async def submit(backend: DispatcherBackend, *kinds: int) -> None:
+async def submit(backend: DispatcherService, *kinds: int) -> None:
     items = [
         NewContainer(spec=make_container(1, cpus=kind).spec, priority=500, project="p")
         for kind in kinds
@@ -47,14 +47,14 @@ async def submit(backend: DispatcherBackend, *kinds: int) -> None:
     await backend.submit(items, user="u", idempotency_key="", fingerprint="")
 
 
-async def test_a_list_of_too_many_kinds_is_refused(backend: DispatcherBackend) -> None:
+async def test_a_list_of_too_many_kinds_is_refused(backend: DispatcherService) -> None:
     with pytest.raises(InvalidRequest, match="has 3 kinds of requests, and 2 may be in the queue"):
         await submit(backend, 1, 2, 3)
     await submit(backend, 1, 2, 1)
 
 
 async def test_requests_that_come_at_once_do_not_each_find_room(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
     came = await asyncio.gather(
         *(submit(backend, kind) for kind in (1, 2, 3, 4)), return_exceptions=True
@@ -65,7 +65,7 @@ async def test_requests_that_come_at_once_do_not_each_find_room(
 
 
 async def test_who_is_held_back_by_the_priority_comes_back_only_where_there_is_room(
-    rig: Rig, backend: DispatcherBackend
+    rig: Rig, backend: DispatcherService
 ) -> None:
     waiting = [make_container(number, cpus=number) for number in (1, 2)]
     held = [make_container(number, cpus=number - 10, priority=0) for number in (11, 12, 13)]
@@ -78,7 +78,7 @@ async def test_who_is_held_back_by_the_priority_comes_back_only_where_there_is_r
             await backend.set_priority(container_id, priority)
 
 
-async def test_no_plan_is_made_of_more_kinds_than_may_wait(backend: DispatcherBackend) -> None:
+async def test_no_plan_is_made_of_more_kinds_than_may_wait(backend: DispatcherService) -> None:
     tasks = tuple(make_task(str(number), cpus=cpus) for number, cpus in enumerate((1, 2, 1, 3)))
     new = NewJob(name="n", priority=500, project="p", labels=(), tasks=tasks[:3])
     assert (await backend.plan_job(new, job_id="", user="u")).counts.place == 3

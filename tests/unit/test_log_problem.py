@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.domain.views import ProblemKind
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import Probe, SessionLost
 from tests.backend_rig import backend_with, runtime_over, store_in
@@ -29,16 +29,16 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherBackend:
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherService:
     return backend_with(runtime_over(rig, store), rig, store, tmp_path)
 
 
-def problem(rig: Rig, backend: DispatcherBackend) -> str:
+def problem(rig: Rig, backend: DispatcherService) -> str:
     return backend.log_problem(rig.engine.ledger.containers["c-1"])
 
 
 async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
-    rig: Rig, backend: DispatcherBackend
+    rig: Rig, backend: DispatcherService
 ) -> None:
     container = make_container(1)
     assert backend.log_problem(container) == ""
@@ -48,7 +48,7 @@ async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
 
 
 async def test_an_instance_without_a_session_is_what_one_waits_for(
-    rig: Rig, backend: DispatcherBackend
+    rig: Rig, backend: DispatcherService
 ) -> None:
     rig.submit(make_container(1))
     rig.silent.add(Probe)
@@ -61,7 +61,7 @@ async def test_an_instance_without_a_session_is_what_one_waits_for(
 
 
 async def test_a_full_disk_is_told_first(
-    rig: Rig, backend: DispatcherBackend, tmp_path: Path
+    rig: Rig, backend: DispatcherService, tmp_path: Path
 ) -> None:
     rig.submit(make_container(1))
     with small_disk(tmp_path / "logs"):

@@ -9,20 +9,20 @@ from decimal import Decimal
 import pytest
 
 from longshore.dispatcher.domain.containers import Placement
-from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want
+from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option
 from longshore.drivers.interface import InstanceType, Resources
 from tests.mix_cases import optimum, optimum_by_program, price, random_case, solve
 from tests.samples import GIB, make_type
 
 
-def want(index: int, count: int, cpus: float, types: Sequence[InstanceType]) -> Want:
+def want(index: int, count: int, cpus: float, types: Sequence[InstanceType]) -> Item:
     need = Resources(cpu_millis=int(1000 * cpus), memory_bytes=int(GIB * cpus))
     return need_want(index, count, need, types)
 
 
-def need_want(index: int, count: int, need: Resources, types: Sequence[InstanceType]) -> Want:
+def need_want(index: int, count: int, need: Resources, types: Sequence[InstanceType]) -> Item:
     options = tuple(Option(type=type_, need=need) for type_ in types)
-    return Want(index=index, count=count, options=options)
+    return Item(index=index, count=count, options=options)
 
 
 def names(mix: Sequence[NewInstance]) -> list[str]:
@@ -134,7 +134,7 @@ def test_requests_of_no_cpus_share_one_cpu_of_an_instance() -> None:
 def test_what_is_needed_may_differ_by_type() -> None:
     small = Option(type=T1, need=Resources(cpu_millis=1000))
     large = Option(type=T8, need=Resources(cpu_millis=4000))
-    mix = solve([Want(index=0, count=3, options=(small, large))])
+    mix = solve([Item(index=0, count=3, options=(small, large))])
     assert names(mix) == ["t1"] * 3
 
 

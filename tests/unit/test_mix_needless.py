@@ -8,13 +8,13 @@ from dataclasses import replace
 from longshore.dispatcher.domain.containers import Constraints, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.snapshot import Plan
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
-from longshore.dispatcher.scheduler.scale_up.solve import Option, Want
+from longshore.dispatcher.scheduler.scale_up.solve import Item, Option
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.holds import HindranceKind, Scope
+from longshore.pool.holds import CreateBlockKind, Scope
 from tests.mix_cases import optimum, random_case
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
@@ -77,7 +77,7 @@ def test_the_cheapest_mix_is_none_the_dearer() -> None:
         kept = worth(*(list(want.options) for want in wants))
         left_out += len({o.type.name for want in wants for o in want.options} - kept)
         fewer = [
-            Want(
+            Item(
                 index=want.index,
                 count=want.count,
                 options=tuple(option for option in want.options if option.type.name in kept),
@@ -100,7 +100,7 @@ def decide(*, only_on: tuple[str, ...] = (), **limits: object) -> Plan:
     if only_on:
         constraints = Constraints(instance_types=only_on)
         queue.add(make_container(9, cpus=2, constraints=constraints))
-    rules = Rules(
+    rules = PackingPolicy(
         placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=9
     )
     of_pass = make_limits(instances=0, max_instances=99, **limits)  # type: ignore[arg-type]  # by name
@@ -121,6 +121,6 @@ def test_of_many_the_next_is_bought_while_the_cheapest_is_short() -> None:
 
 
 def test_of_many_the_next_is_bought_while_one_of_the_cheapest_is_tried() -> None:
-    short = make_hindrance(HindranceKind.CAPACITY, "none left", "n00", until=None)
+    short = make_hindrance(CreateBlockKind.CAPACITY, "none left", "n00", until=None)
     decided = decide(trials={"n00": {Scope(type_name="n00"): short}})
     assert bought(decided) == {"n00": 1, "n01": 3}

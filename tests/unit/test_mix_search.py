@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from longshore.dispatcher.scheduler.scale_up.heuristic import pooled
 from longshore.dispatcher.scheduler.scale_up.improve import topped_up, trimmed
-from longshore.dispatcher.scheduler.scale_up.problem import Market, Mix
-from longshore.dispatcher.scheduler.scale_up.solve import Option, Want
+from longshore.dispatcher.scheduler.scale_up.problem import PackingProblem, Solution
+from longshore.dispatcher.scheduler.scale_up.solve import Item, Option
 from longshore.drivers.interface import InstanceType, Resources
 from tests.samples import make_type
 
@@ -15,24 +15,24 @@ T1, T2, T8 = make_type(1), make_type(2), make_type(8)
 ENOUGH_STEPS = 100_000
 
 
-def market(count: int, *types: InstanceType, most: dict[str, int] | None = None) -> Market:
+def market(count: int, *types: InstanceType, most: dict[str, int] | None = None) -> PackingProblem:
     options = tuple(Option(type=t, need=ONE_CPU) for t in (BARGAIN, T1, T2, T8) if t in types)
-    want = Want(index=0, count=count, options=options)
-    return Market([want], max_containers=8, most_of=(most or {}).get)
+    want = Item(index=0, count=count, options=options)
+    return PackingProblem([want], max_containers=8, most_of=(most or {}).get)
 
 
-def bought(mix: Mix) -> list[tuple[str, int]]:
+def bought(mix: Solution) -> list[tuple[str, int]]:
     return sorted((mix.market.types[group.type].name, group.times) for group in mix.groups)
 
 
 def test_an_instance_becomes_one_of_the_cheapest_type_for_what_it_holds() -> None:
-    mix = Mix.nothing(market(1, T1, T8), [1])
+    mix = Solution.nothing(market(1, T1, T8), [1])
     mix.buy(1, ((0, 1),), 1)
     assert bought(trimmed(mix)) == [("t1", 1)]
 
 
 def test_an_instance_whose_contents_fit_beside_the_others_is_left_out() -> None:
-    mix = Mix.nothing(market(8, T8), [8])
+    mix = Solution.nothing(market(8, T8), [8])
     mix.buy(0, ((0, 3),), 1)
     mix.buy(0, ((0, 5),), 1)
     slim = trimmed(mix)
@@ -41,20 +41,20 @@ def test_an_instance_whose_contents_fit_beside_the_others_is_left_out() -> None:
 
 
 def test_a_pair_of_instances_is_bought_anew_for_less() -> None:
-    mix = Mix.nothing(market(4, BARGAIN, T2), [4])
+    mix = Solution.nothing(market(4, BARGAIN, T2), [4])
     mix.buy(1, ((0, 2),), 2)
     assert bought(pooled(mix, 10, ENOUGH_STEPS)) == [("bargain", 1)]
 
 
 def test_a_pair_is_not_bought_anew_beyond_the_limit_of_a_type() -> None:
-    mix = Mix.nothing(market(8, BARGAIN, T2, most={"bargain": 1}), [8])
+    mix = Solution.nothing(market(8, BARGAIN, T2, most={"bargain": 1}), [8])
     mix.buy(0, ((0, 4),), 1)
     mix.buy(1, ((0, 2),), 2)
     assert bought(pooled(mix, 10, ENOUGH_STEPS)) == [("bargain", 1), ("t2", 2)]
 
 
 def test_room_that_is_left_is_filled_with_what_is_left() -> None:
-    mix = Mix.nothing(market(5, T8), [5])
+    mix = Solution.nothing(market(5, T8), [5])
     mix.buy(0, ((0, 2),), 1)
     full = topped_up(mix)
     assert full.left == [0]

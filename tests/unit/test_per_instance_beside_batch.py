@@ -12,15 +12,15 @@ import pytest
 
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
-    EndingCause,
-    EndingFor,
     Placement,
     Retries,
     SchedulerSettings,
+    StopCause,
+    StopReason,
 )
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.domain.messages import JobPriorityRequested
-from longshore.dispatcher.state.spend_limits import Holder
+from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import SignalAttempt
 from tests.elastic_jobs_rig import essential, running, submit
@@ -96,7 +96,7 @@ def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:
     victim = rig.engine.ledger.containers["c-1"]
     assert rig.states()["c-1"] == "queued"
     (attempt,) = victim.attempts
-    assert attempt.ending_for == EndingFor(cause=EndingCause.FOR_JOB, of="j-1")
+    assert attempt.ending_for == StopReason(cause=StopCause.FOR_JOB, of="j-1")
     assert attempt.reason is not None
     assert (attempt.reason.code, attempt.reason.message) == ("preempted", "it made way for j-1")
     rig.cancel_job("j-1")
@@ -202,12 +202,12 @@ def test_of_an_exclusive_instance_a_daemon_costs_its_user_what_it_takes_and_not_
     rig.join()
     rig.submit_daemon(daemon(cpus=200))
     ((attempt_id, _),) = rig.starts()
-    assert rig.engine.ledger.spend.by_holder == {Holder("user", "ann"): Decimal("0.02")}
+    assert rig.engine.ledger.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
     rig.advance(1800)
     rig.exit(attempt_id)
     (container,) = rig.of_job("j-1")
     assert container.cost_usd == Decimal("0.01")
-    assert rig.engine.ledger.spend.by_holder == {Holder("user", "ann"): Decimal("0.02")}
+    assert rig.engine.ledger.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
 
 
 def test_who_may_spend_no_more_gets_daemons_all_the_same_since_they_create_nothing() -> None:

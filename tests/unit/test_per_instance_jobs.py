@@ -8,10 +8,10 @@ import pytest
 
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
-    EndingCause,
-    EndingFor,
     Retries,
     SchedulerSettings,
+    StopCause,
+    StopReason,
 )
 from longshore.dispatcher.domain.jobs import JobType, UpdateStrategy
 from longshore.dispatcher.domain.messages import BehaviorRequested
@@ -161,7 +161,7 @@ def test_three_of_lower_priority_are_evicted_and_the_last_stays() -> None:
     assert sorted(outcomes) == ["c-1", "c-2", "c-3"]
     assert {a.outcome.value for a in outcomes.values() if a.outcome} == {"preempted"}
     assert {a.ending_for for a in outcomes.values()} == {
-        EndingFor(cause=EndingCause.FOR_JOB, of="j-1")
+        StopReason(cause=StopCause.FOR_JOB, of="j-1")
     }
     (container,) = rig.of_job("j-1")
     assert container.state.value == "running"

@@ -15,10 +15,10 @@ from longshore.dispatcher.scheduler.system.model import (
     Evict,
     Ignore,
     IgnoreCause,
-    Place,
+    PlaceOn,
+    RemovalCause,
     RoomRequest,
     Stop,
-    StopCause,
     Update,
     Victim,
     Wait,
@@ -54,7 +54,7 @@ def test_of_two_attempts_in_one_place_the_later_revision_stays() -> None:
         (Ignore, "a-0"),
     ]
     assert isinstance(steps[0], Stop)
-    assert steps[0].cause is StopCause.SUPERFLUOUS
+    assert steps[0].cause is RemovalCause.SUPERFLUOUS
 
 
 def test_nothing_is_updated_or_placed_on_an_instance_that_is_not_ready_or_going_away() -> None:
@@ -131,7 +131,10 @@ def test_the_higher_job_has_its_place_first_and_the_lower_is_told_what_lacks() -
     made = world(1, make_job(1, spec=make_spec(cpus=3), priority=100))
     made.submit(make_job(2, spec=make_spec(cpus=3), priority=101))
     decided = made.step()
-    assert [(step.job_id, type(step)) for step in decided.steps] == [("j-2", Place), ("j-1", Block)]
+    assert [(step.job_id, type(step)) for step in decided.steps] == [
+        ("j-2", PlaceOn),
+        ("j-1", Block),
+    ]
     assert decided.blocked[0].reason.message == "i-01 is short of cpus, and nothing there makes way"
 
 
@@ -147,7 +150,7 @@ def test_a_cpu_that_is_shared_already_is_shared_with_a_job_of_no_cpus() -> None:
     made.occupy("i-01", cpus=0)
     made.occupy("i-01", cpus=3)
     made.submit(make_job(spec=make_spec(cpus=0)))
-    assert [type(step) for step in made.step().steps] == [Place]
+    assert [type(step) for step in made.step().steps] == [PlaceOn]
 
 
 def test_a_held_job_is_told_what_it_would_get_and_takes_no_room() -> None:
@@ -176,7 +179,7 @@ def test_what_is_told_to_end_counts_as_room_to_come_and_keeps_its_successors() -
     assert isinstance(wait, Wait)
     assert (wait.cause, wait.until) == (WaitCause.ROOM, None)
     made.settle()
-    assert [type(step) for step in made.step().steps] == [Place]
+    assert [type(step) for step in made.step().steps] == [PlaceOn]
 
 
 def test_a_stop_of_this_plan_counts_as_room_to_come_for_a_higher_job() -> None:
@@ -223,7 +226,7 @@ def test_a_job_of_its_own_kind_is_evicted_too_and_placed_again_where_there_is_ro
     assert ignore.cause is IgnoreCause.EVICTED, "it is not updated as well"
     made.settle()
     assert [(type(step), step.job_id) for step in made.step().steps] == [
-        (Place, "j-2"),
+        (PlaceOn, "j-2"),
         (Block, "j-1"),
     ]
 

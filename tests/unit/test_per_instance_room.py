@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.scheduler.system.capacity import Room
+from longshore.dispatcher.scheduler.system.capacity import SystemCapacity
 from longshore.dispatcher.scheduler.system.model import Host
 from longshore.drivers.interface import Resources
 from tests.samples import make_type
@@ -15,9 +15,9 @@ def cpus(millis: int) -> Resources:
     return Resources(cpu_millis=millis)
 
 
-def room(free_millis: int, *, sharers: int = 0) -> Room:
+def room(free_millis: int, *, sharers: int = 0) -> SystemCapacity:
     """Return an instance on which so much is free, and nobody is being ended."""
-    return Room.of(
+    return SystemCapacity.of(
         Host(
             id="i-1",
             type=make_type(4),

@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.jobs import UpdateStrategy
 from longshore.dispatcher.scheduler.system.model import Block, PastAttempt, Wait
 from longshore.dispatcher.scheduler.system.plan import again_at
 from longshore.dispatcher.scheduler.system.reconcile import IN_PLACE, changes
-from longshore.dispatcher.scheduler.system.rollout import Rollout, Round
+from longshore.dispatcher.scheduler.system.rollout import Rollout, Wave
 from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     ENV,
@@ -142,7 +142,7 @@ def test_rounds_are_counted_over_any_stagger_and_over_revisions() -> None:
 
 def test_a_round_of_the_future_counts_as_one_of_now_when_the_clock_is_set_back() -> None:
     update = UpdateStrategy(max_parallel=1, stagger_s=30.0)
-    rollout = Rollout(rounds=(Round(began_at=5000.0, updates=1),))
+    rollout = Rollout(rounds=(Wave(began_at=5000.0, updates=1),))
     seen = rollout.at(100.0, update)
     assert (seen.left(update), seen.next_at(update)) == (0, 130.0)
     assert seen.at(130.0, update) == Rollout()
@@ -151,7 +151,7 @@ def test_a_round_of_the_future_counts_as_one_of_now_when_the_clock_is_set_back()
     made.rollouts = {"j-1": rollout}
     decided = made.step()
     assert (kinds_of(decided), decided.next_at) == ({"Wait": 1}, 30.0)
-    assert decided.rollouts == {"j-1": Rollout(rounds=(Round(began_at=0.0, updates=1),))}
+    assert decided.rollouts == {"j-1": Rollout(rounds=(Wave(began_at=0.0, updates=1),))}
 
 
 def test_what_waits_for_its_round_says_so_and_when() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.config.model import LimitsConfig
-from longshore.dispatcher.domain.jobs import Job, Overlap, Schedule, Terms
+from longshore.dispatcher.domain.jobs import Job, JobTypeSpec, Overlap, Schedule
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.service.contracts import Conflict, NewJob, Unavailable
-from longshore.dispatcher.service.launching import DeskRuns
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.launching import ServiceRuns
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.dispatcher.store.store import Store
 from tests.backend_rig import backend_over, store_in, waiting_rig
@@ -37,12 +37,12 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
     async with backend_over(rig, store, tmp_path, limits=LimitsConfig(queued_containers=3)) as made:
         yield made
 
 
-async def submit(backend: DispatcherBackend, *, overlap: Overlap = Overlap.ALLOW) -> Job:
+async def submit(backend: DispatcherService, *, overlap: Overlap = Overlap.ALLOW) -> Job:
     """Commit a job that begins on the hour."""
     task = make_task()
     new = NewJob(
@@ -51,22 +51,22 @@ async def submit(backend: DispatcherBackend, *, overlap: Overlap = Overlap.ALLOW
         project="p",
         labels=(),
         tasks=(replace(task, spec=replace(task.spec, env=(("MINE", "1"),))),),
-        terms=Terms(schedule=Schedule(cron=("0 * * * *",), overlap=overlap)),
+        terms=JobTypeSpec(schedule=Schedule(cron=("0 * * * *",), overlap=overlap)),
     )
     return await backend.submit_job(new, user="u", idempotency_key="", fingerprint="")
 
 
-async def runs_of(backend: DispatcherBackend, template: Job) -> list[Job]:
+async def runs_of(backend: DispatcherService, template: Job) -> list[Job]:
     """Return the runs of a job, newest first."""
     return list((await backend.jobs(JobFilter(parent=template.id), cursor="", limit=100)).items)
 
 
-def desk_runs(backend: DispatcherBackend) -> DeskRuns:
-    return DeskRuns(desk=backend._jobs, intake=backend._intake)
+def desk_runs(backend: DispatcherService) -> ServiceRuns:
+    return ServiceRuns(desk=backend._jobs, intake=backend._intake)
 
 
 async def test_for_one_time_there_is_one_run_however_often_it_is_asked_for(
-    backend: DispatcherBackend, store: Store
+    backend: DispatcherService, store: Store
 ) -> None:
     template, runs = await submit(backend), desk_runs(backend)
     for time in (TEN, TEN, ELEVEN, TEN):
@@ -85,7 +85,7 @@ async def test_for_one_time_there_is_one_run_however_often_it_is_asked_for(
 
 
 async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     template = await submit(backend)
     await desk_runs(backend).note(template, TEN)
@@ -96,7 +96,7 @@ async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
     assert known.launched_for == TEN
 
 
-async def test_a_launch_of_who_has_ended_is_not_noted(backend: DispatcherBackend) -> None:
+async def test_a_launch_of_who_has_ended_is_not_noted(backend: DispatcherService) -> None:
     template = await submit(backend)
     await backend.cancel_job(template.id)
     with pytest.raises(Conflict):
@@ -106,7 +106,7 @@ async def test_a_launch_of_who_has_ended_is_not_noted(backend: DispatcherBackend
 
 @pytest.mark.parametrize(("overlap", "launched"), [(Overlap.ALLOW, 2), (Overlap.FORBID, 1)])
 async def test_the_backend_launches_what_is_due_by_the_wall_clock(
-    backend: DispatcherBackend, rig: Rig, overlap: Overlap, launched: int
+    backend: DispatcherService, rig: Rig, overlap: Overlap, launched: int
 ) -> None:
     rig.now = TEN - 60
     template = await submit(backend, overlap=overlap)

@@ -12,7 +12,7 @@ import pytest
 
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.contracts import Unavailable
-from longshore.dispatcher.service.dry_run_limiter import AT_ONCE, PlanTurns
+from longshore.dispatcher.service.dry_run_limiter import AT_ONCE, DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
 
 PLAN = JobPlan(
@@ -41,7 +41,7 @@ def in_parts(*parts: Callable[[], object]) -> Callable[[], Generator[None, None,
 
 
 async def test_after_a_plan_nobody_plans_for_four_times_as_long_as_it_took() -> None:
-    turns, began = PlanTurns(), []
+    turns, began = DryRunLimiter(), []
 
     def long() -> None:
         began.append(time.monotonic())
@@ -54,7 +54,7 @@ async def test_after_a_plan_nobody_plans_for_four_times_as_long_as_it_took() -> 
 
 
 async def test_of_many_plans_at_once_some_are_refused_and_a_failed_one_keeps_nobody_out() -> None:
-    turns = PlanTurns()
+    turns = DryRunLimiter()
 
     def fail() -> None:
         raise LookupError

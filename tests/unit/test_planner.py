@@ -9,11 +9,11 @@ import pytest
 from longshore.dispatcher.domain.containers import Constraints, Placement, Preemptible, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types, impossible, rejections
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
@@ -51,10 +51,10 @@ def decide(
         instances=len(slots),
         max_instances=max_instances,
         creates_left=creates_left,
-        held=(HindranceKind.QUOTA, held) if held else None,
+        held=(CreateBlockKind.QUOTA, held) if held else None,
         short=short,
     )
-    rules = Rules(placement=placement, profile=profile, max_containers=256)
+    rules = PackingPolicy(placement=placement, profile=profile, max_containers=256)
     return plan(make_view(queue, slots, limits, rules))
 
 

@@ -10,20 +10,22 @@ import pytest
 from longshore.dispatcher.domain.containers import Constraints, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.plan_check import check
-from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, View
+from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, Snapshot
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.errors import BugError, ErrorScope, QuotaError
 from longshore.drivers.interface import Resources
-from longshore.pool.create_backoff import CreateHolds
+from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.holds import Scope, Tally
 from longshore.pool.model import PoolSettings
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
 
 T1, T2, T8 = (make_type(n) for n in (1, 2, 8))
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
+)
 LIFTED = ((9, 3), (5, 2), (1, 3))
 """The first and the third of three are of one class, on whose claims others may have to wait."""
 
@@ -34,7 +36,7 @@ def limits(*, max_instances: int = 9, **more: int | None) -> Limits:
 
 def view_of(
     bounds: Limits, *wanted: tuple[int, int], claims: int = 2, supervisors: bool = False
-) -> View:
+) -> Snapshot:
     """Return what a pass decides from: containers 1, 2, ... as (priority, cpus).
 
     Those of 3 cpus have claims on a t8 that comes; an empty t2 is ready.
@@ -89,7 +91,7 @@ def test_a_quota_of_one_type_is_a_group_of_its_own() -> None:
     def one_each(_scope: Scope) -> Tally:
         return Tally(there=1, there_cpu_millis=2000)
 
-    holds = CreateHolds(settings=PoolSettings(), types=types, groups={})
+    holds = CreateBackoff(settings=PoolSettings(), types=types, groups={})
     for name in ("t1", "t2"):
         error = QuotaError("no more of it", scope=ErrorScope.TYPE)
         holds.failed(types[name], error, began_at=0.0, tally=one_each, now=0.0)
@@ -116,46 +118,46 @@ def test_a_quota_of_one_type_is_a_group_of_its_own() -> None:
 # ---- the check before a plan is carried out ------------------------------------------------------
 
 
-def another_starts(_view: View, decided: Plan) -> None:
+def another_starts(_view: Snapshot, decided: Plan) -> None:
     (start,) = decided.lines[1].starts
     decided.lines[1].starts = [("c-3", start[1])]
 
 
-def one_starts_twice(_view: View, decided: Plan) -> None:
+def one_starts_twice(_view: Snapshot, decided: Plan) -> None:
     decided.lines[1].starts *= 2
 
 
-def a_start_where_nothing_is_ready(view: View, decided: Plan) -> None:
+def a_start_where_nothing_is_ready(view: Snapshot, decided: Plan) -> None:
     decided.lines[1].starts = [("c-2", view.fleet.slots["coming"])]
 
 
-def a_claim_that_the_fleet_lacks(view: View, decided: Plan) -> None:
+def a_claim_that_the_fleet_lacks(view: Snapshot, decided: Plan) -> None:
     decided.lines[0].claims.append((view.fleet.slots["coming"], 1))
 
 
-def a_claim_that_only_the_fleet_has(_view: View, decided: Plan) -> None:
+def a_claim_that_only_the_fleet_has(_view: Snapshot, decided: Plan) -> None:
     decided.lines[0].claims.pop()
 
 
-def more_claims_than_wait(view: View, decided: Plan) -> None:
+def more_claims_than_wait(view: Snapshot, decided: Plan) -> None:
     line, slot = decided.lines[0], view.fleet.slots["coming"]
     view.fleet.claim(line.key, slot, Resources(), 1)
     line.claims.append((slot, 1))
 
 
-def more_than_there_is_room_for(view: View, _decided: Plan) -> None:
+def more_than_there_is_room_for(view: Snapshot, _decided: Plan) -> None:
     view.fleet.slots["ready"].assign(Resources(cpu_millis=1000))
 
 
-def a_custom_resource_over_its_room(view: View, _decided: Plan) -> None:
+def a_custom_resource_over_its_room(view: Snapshot, _decided: Plan) -> None:
     view.fleet.slots["ready"].assign(Resources(custom=(("licence", 1),)))
 
 
-def more_containers_than_one_instance_takes(view: View, _decided: Plan) -> None:
+def more_containers_than_one_instance_takes(view: Snapshot, _decided: Plan) -> None:
     view.fleet.slots["ready"].count = 257
 
 
-def a_place_on_an_instance_that_is_not_there(view: View, _decided: Plan) -> None:
+def a_place_on_an_instance_that_is_not_there(view: Snapshot, _decided: Plan) -> None:
     view.fleet.remove("ready")
 
 
@@ -175,7 +177,7 @@ def a_place_on_an_instance_that_is_not_there(view: View, _decided: Plan) -> None
     ],
 )
 def test_a_plan_that_breaks_a_rule_is_not_carried_out(
-    breach: Callable[[View, Plan], None],
+    breach: Callable[[Snapshot, Plan], None],
 ) -> None:
     view = view_of(limits(), *LIFTED)
     decided = plan(view)

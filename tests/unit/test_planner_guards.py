@@ -15,12 +15,12 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.feasibility import eligible_types, impossible, rejections
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Plan
 from longshore.dispatcher.state.queue import ClassKey, Queue
 from longshore.dispatcher.state.spend_limits import share_of
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import CreateInstance, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
 from tests.engine_rig import Rig, last_commands
@@ -63,9 +63,11 @@ def decide(
     limits = make_limits(
         instances=len(slots),
         max_instances=max_instances,
-        held=((HindranceKind.QUOTA if at_quota else HindranceKind.OTHER), held) if held else None,
+        held=((CreateBlockKind.QUOTA if at_quota else CreateBlockKind.OTHER), held)
+        if held
+        else None,
     )
-    rules = Rules(
+    rules = PackingPolicy(
         placement=Placement.PACKED,
         profile=Profile.OPTIMIZE_UTILIZATION,
         max_containers=max_containers,

@@ -7,18 +7,18 @@ from dataclasses import replace
 from longshore.dispatcher.domain.containers import Constraints, Placement, Profile
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.holds import EVERYTHING, Hindrance, HindranceKind, Scope
+from longshore.pool.holds import EVERYTHING, CreateBlock, CreateBlockKind, Scope
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4, T8 = (make_type(n) for n in (1, 2, 4, 8))
 GPU = make_type(4, name="gpu", price="0.9")
 TYPES = [T1, T2, T4, GPU]
-QUOTA, CAPACITY = HindranceKind.QUOTA, HindranceKind.CAPACITY
+QUOTA, CAPACITY = CreateBlockKind.QUOTA, CreateBlockKind.CAPACITY
 
 
 def only(*names: str) -> Constraints:
@@ -48,7 +48,7 @@ def slot(id_: str, type_: InstanceType, *, used: int = 0) -> Slot:
 
 
 def decide(queue: Queue, *slots: Slot, limits: Limits) -> Plan:
-    rules = Rules(
+    rules = PackingPolicy(
         placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
     )
     return plan(make_view(queue, slots, limits, rules))
@@ -58,7 +58,7 @@ def limits(instances: int, /, max_instances: int = 100, **more: object) -> Limit
     return make_limits(instances=instances, max_instances=max_instances, **more)  # type: ignore[arg-type]  # by name
 
 
-def of_group(message: str, *names: str) -> dict[str, Hindrance]:
+def of_group(message: str, *names: str) -> dict[str, CreateBlock]:
     """Return one quota hindrance that several types share."""
     hindrance = make_hindrance(QUOTA, message, *names)
     return dict.fromkeys(names, hindrance)
@@ -183,7 +183,7 @@ def test_what_is_short_is_passed_over_for_the_next_cheapest_and_then_skipped() -
 
 
 def test_one_create_is_tried_in_a_scope_on_trial_and_the_rest_waits_for_it() -> None:
-    trial = {EVERYTHING: make_hindrance(HindranceKind.OTHER, "one is being tried", until=None)}
+    trial = {EVERYTHING: make_hindrance(CreateBlockKind.OTHER, "one is being tried", until=None)}
     queue = queue_of((9, 4, only("t4")), (5, 4, only("t4")), (3, 4, only("gpu")))
     decided = decide(queue, limits=limits(0, trials={"t4": trial, "gpu": trial}))
     assert [s.type.name for s in decided.creates] == ["t4"]
@@ -213,7 +213,7 @@ def test_what_can_go_elsewhere_leaves_the_one_on_trial_to_those_that_cannot() ->
 
 
 def test_a_create_under_way_on_trial_hinders_all_of_its_scope() -> None:
-    flying = make_hindrance(HindranceKind.OTHER, "one is being tried", "t4", until=None)
+    flying = make_hindrance(CreateBlockKind.OTHER, "one is being tried", "t4", until=None)
     decided = decide(queue_of((9, 4, only("t4"))), limits=limits(0, hindrances={"t4": flying}))
     assert decided.creates == []
     assert codes(decided) == ["creating"]
@@ -221,7 +221,7 @@ def test_a_create_under_way_on_trial_hinders_all_of_its_scope() -> None:
 
 def test_a_rate_limit_keeps_nobody_from_the_room_that_is_left() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 1, only("t1")))
-    held = (HindranceKind.OTHER, "slow down")
+    held = (CreateBlockKind.OTHER, "slow down")
     decided = decide(queue, slot("a", T1), limits=limits(1, held=held))
     assert placed(decided) == {"c-2": "a"}
     assert codes(decided) == ["creates_held"]
@@ -234,7 +234,7 @@ def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again
     ends = {"t1": EVENING + 3600, "t2": EVENING, "t4": EVENING + 60}
     for kind, message in (
         (QUOTA, "no creates before 2023-11-15T19:15:10Z: of t2"),
-        (HindranceKind.OTHER, "no creates before 2023-11-15T19:15:10Z: of t2"),
+        (CreateBlockKind.OTHER, "no creates before 2023-11-15T19:15:10Z: of t2"),
         (CAPACITY, "the cloud is short of t1, t2, t4; tried again at 2023-11-15T19:15:10Z"),
     ):
         held = {
@@ -247,7 +247,7 @@ def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again
 def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
     held = {
         "t1": make_hindrance(QUOTA, "8 at most", "t1", until=EVENING),
-        "t2": make_hindrance(HindranceKind.OTHER, "slow down", "t2", until=EVENING + 5),
+        "t2": make_hindrance(CreateBlockKind.OTHER, "slow down", "t2", until=EVENING + 5),
     }
     decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
     assert codes(decided) == ["creates_held"]
@@ -256,7 +256,7 @@ def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
 
 
 def test_a_type_that_is_being_tried_is_told_of_before_those_that_are_held() -> None:
-    for kind in (QUOTA, HindranceKind.OTHER):
+    for kind in (QUOTA, CreateBlockKind.OTHER):
         held = {
             "t1": make_hindrance(kind, "8 at most", "t1", until=EVENING),
             "t2": make_hindrance(kind, "one create is being tried", "t2", until=None),

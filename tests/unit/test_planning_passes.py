@@ -10,8 +10,8 @@ from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.domain.messages import Event, PublishFailedPass
 from longshore.dispatcher.scheduler.batch import scheduling_pass
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.snapshot import Plan, View
-from longshore.dispatcher.service.events import Broker, Watchers, publish_event
+from longshore.dispatcher.scheduler.placement.snapshot import Plan, Snapshot
+from longshore.dispatcher.service.events import Broker, ContainerNotifier, publish_event
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import ListInstances, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
@@ -29,7 +29,7 @@ class Poison:
         self.works = True
         monkeypatch.setattr(scheduling_pass, "plan", self)
 
-    def __call__(self, view: View) -> Plan:
+    def __call__(self, view: Snapshot) -> Plan:
         decided = plan(view)
         if self.works:
             raise RuntimeError("poisoned")
@@ -146,7 +146,7 @@ def test_a_poisoned_plan_is_survived_and_the_next_pass_places(
 
 
 def test_a_plan_that_breaks_a_rule_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(view: View) -> Plan:
+    def wrong(view: Snapshot) -> Plan:
         decided = plan(view)
         decided.lines[0].starts *= 2
         return decided
@@ -256,7 +256,7 @@ def test_a_failed_pass_is_an_error_in_the_log_with_its_trace() -> None:
             PublishFailedPass(error=error),
             engine=rig.engine,
             broker=Broker(),
-            watchers=Watchers(),
+            watchers=ContainerNotifier(),
             heard_at=lambda _worker_id: 0.0,
             rendering=RENDERING,
         )

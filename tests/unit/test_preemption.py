@@ -11,8 +11,8 @@ from longshore.dispatcher.scheduler.placement.fleet import Slot
 from longshore.dispatcher.scheduler.placement.preemption import (
     MIN_GAP,
     PLACES,
+    Blocker,
     Eviction,
-    Hurdle,
     NoEviction,
     victims,
 )
@@ -43,7 +43,7 @@ def test_a_victim_99_below_is_never_taken_100_below_may_be(gap: int, expected: l
     if expected:
         assert evicted(found) == expected
     else:
-        assert found == NoEviction(hurdle=Hurdle.PRIORITY, short=("cpus",))
+        assert found == NoEviction(hurdle=Blocker.PRIORITY, short=("cpus",))
     assert MIN_GAP == 100
 
 
@@ -196,7 +196,7 @@ def test_those_of_no_cpus_share_one(asked: Resources, expected: list[str]) -> No
 def test_the_shared_cpu_stays_with_who_is_not_evicted() -> None:
     held = [tenant("high", 450, amounts(0, 10)), tenant("low", 100, amounts(0, 10))]
     one = occupied(amounts(1000, 20), held)
-    assert victims(amounts(1000), 500, one) == NoEviction(hurdle=Hurdle.PRIORITY, short=("cpus",))
+    assert victims(amounts(1000), 500, one) == NoEviction(hurdle=Blocker.PRIORITY, short=("cpus",))
     assert evicted(victims(amounts(0, 10), 500, one)) == ["low"]
     # The sharer would give nothing, so it stays; who has a cpu of its own goes.
     held.append(tenant("own", 300, amounts(1000, 1)))
@@ -226,17 +226,17 @@ def test_a_sharer_that_is_ending_keeps_the_cpu_for_those_who_stay() -> None:
 @pytest.mark.parametrize(
     ("asked", "hurdle", "short"),
     [
-        (amounts(4001), Hurdle.TOO_SMALL, ("cpus",)),
-        (amounts(4001, 41, gpus=1), Hurdle.TOO_SMALL, ("cpus", "memory", "gpus")),
-        (amounts(licence=1), Hurdle.TOO_SMALL, ("licence",)),
-        (amounts(3000), Hurdle.PROTECTED, ("cpus",)),
-        (amounts(2001, 5), Hurdle.PRIORITY, ("cpus",)),
-        (amounts(2001, 21), Hurdle.PRIORITY, ("cpus", "memory")),
-        (amounts(3500), Hurdle.PROTECTED, ("cpus",)),
+        (amounts(4001), Blocker.TOO_SMALL, ("cpus",)),
+        (amounts(4001, 41, gpus=1), Blocker.TOO_SMALL, ("cpus", "memory", "gpus")),
+        (amounts(licence=1), Blocker.TOO_SMALL, ("licence",)),
+        (amounts(3000), Blocker.PROTECTED, ("cpus",)),
+        (amounts(2001, 5), Blocker.PRIORITY, ("cpus",)),
+        (amounts(2001, 21), Blocker.PRIORITY, ("cpus", "memory")),
+        (amounts(3500), Blocker.PROTECTED, ("cpus",)),
     ],
 )
 def test_nobody_is_evicted_in_vain(
-    asked: Resources, hurdle: Hurdle, short: tuple[str, ...]
+    asked: Resources, hurdle: Blocker, short: tuple[str, ...]
 ) -> None:
     held = [
         tenant("low", 100, amounts(1000, 10)),
@@ -250,12 +250,12 @@ def test_nobody_is_evicted_in_vain(
 @pytest.mark.parametrize(
     ("hurdle", "message"),
     [
-        (Hurdle.TOO_SMALL, "even without all that runs on it"),
-        (Hurdle.PROTECTED, "unless more went, who may not be evicted"),
-        (Hurdle.PRIORITY, "unless more went, who are not 100 priority points below"),
+        (Blocker.TOO_SMALL, "even without all that runs on it"),
+        (Blocker.PROTECTED, "unless more went, who may not be evicted"),
+        (Blocker.PRIORITY, "unless more went, who are not 100 priority points below"),
     ],
 )
-def test_the_reason_is_told(hurdle: Hurdle, message: str) -> None:
+def test_the_reason_is_told(hurdle: Blocker, message: str) -> None:
     told = NoEviction(hurdle=hurdle, short=("cpus", "memory")).message
     assert told == f"it would be short of cpus and memory {message}"
 
@@ -267,7 +267,7 @@ def test_one_goes_where_there_is_room_but_no_place() -> None:
     assert evicted(victims(amounts(100), 500, occupied(amounts(4000), held, most=2))) == ["b"]
     assert evicted(victims(amounts(100), 500, occupied(amounts(4000), held, most=3))) == []
     found = victims(amounts(100), 250, exclusive)
-    assert found == NoEviction(hurdle=Hurdle.PRIORITY, short=(PLACES,))
+    assert found == NoEviction(hurdle=Blocker.PRIORITY, short=(PLACES,))
 
 
 def test_an_instance_that_is_overfull_is_relieved_first() -> None:

@@ -11,14 +11,14 @@ import pytest
 from longshore.dispatcher.scheduler.placement.preemption import (
     Eviction,
     PreemptionSettings,
-    TenantKind,
+    PreemptorKind,
     choose,
     may_evict,
 )
 from tests.preemption_rig import amounts, tenant
 
-SYSTEM, SYSBATCH = TenantKind.SYSTEM, TenantKind.SYSBATCH
-BATCH, SUPERVISOR = TenantKind.BATCH, TenantKind.SUPERVISOR
+SYSTEM, SYSBATCH = PreemptorKind.SYSTEM, PreemptorKind.SYSBATCH
+BATCH, SUPERVISOR = PreemptorKind.BATCH, PreemptorKind.SUPERVISOR
 
 
 def eviction(id_: str, price: str, *lost: tuple[int, float | None]) -> Eviction:
@@ -118,7 +118,7 @@ def test_there_may_be_none_to_choose_from() -> None:
     ],
 )
 def test_preemption_is_on_for_system_and_a_switch_each_for_sysbatch_and_batch(
-    settings: PreemptionSettings, by: TenantKind, priority: int, allowed: bool
+    settings: PreemptionSettings, by: PreemptorKind, priority: int, allowed: bool
 ) -> None:
     assert settings.allows(by, priority) is allowed
 
@@ -139,6 +139,6 @@ def test_the_settings_have_bounds(wrong: str) -> None:
     ],
 )
 def test_batch_spares_supervisors_and_per_instance_jobs(
-    by: TenantKind, allowed: set[TenantKind]
+    by: PreemptorKind, allowed: set[PreemptorKind]
 ) -> None:
-    assert {whom for whom in TenantKind if may_evict(by, whom)} == allowed
+    assert {whom for whom in PreemptorKind if may_evict(by, whom)} == allowed

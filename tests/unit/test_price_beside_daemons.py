@@ -8,7 +8,7 @@ import pytest
 
 from longshore.dispatcher.domain.containers import Constraints, SchedulerSettings, WaitReason
 from longshore.dispatcher.domain.feasibility import fitting_types, what_is_left, within_price
-from longshore.dispatcher.domain.jobs import JobTask, JobType, Tally, Terms
+from longshore.dispatcher.domain.jobs import JobTask, JobType, JobTypeSpec, Tally
 from longshore.dispatcher.explain.explanation import Waiting, explain
 from longshore.dispatcher.service.dry_run import plan_job
 from longshore.drivers.errors import CapacityError, CloudError, ErrorScope
@@ -178,7 +178,7 @@ def test_a_plan_of_a_job_counts_the_price_in_the_same_way() -> None:
     job = replace(
         daemon(2),
         type=JobType.BATCH,
-        terms=Terms(),
+        terms=JobTypeSpec(),
         tasks=(JobTask(name="", spec=make_container(1).spec, size=1),),
         tallies=(Tally(),),
     )

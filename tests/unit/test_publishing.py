@@ -19,7 +19,7 @@ from longshore.dispatcher.domain.messages import (
     PublishJob,
 )
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
-from longshore.dispatcher.service.events import Broker, Watchers, publish_event
+from longshore.dispatcher.service.events import Broker, ContainerNotifier, publish_event
 from longshore.pool.model import ExitKind
 from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
@@ -27,12 +27,12 @@ from tests.samples import make_container, make_type
 from tests.unit.test_history_attempts import failing
 
 
-def publish(what: Publication, broker: Broker, watchers: Watchers | None = None) -> None:
+def publish(what: Publication, broker: Broker, watchers: ContainerNotifier | None = None) -> None:
     publish_event(
         what,
         engine=Rig().engine,
         broker=broker,
-        watchers=watchers or Watchers(),
+        watchers=watchers or ContainerNotifier(),
         heard_at=lambda _worker_id: 0.0,
         rendering=RENDERING,
     )
@@ -180,7 +180,7 @@ def test_the_line_of_a_lost_attempt_says_how_it_was_lost() -> None:
 
 
 async def test_whoever_waits_for_a_job_is_woken(job: Job) -> None:
-    watchers = Watchers()
+    watchers = ContainerNotifier()
     waiting = asyncio.create_task(watchers.wait("j-3", timeout_s=60))
     others = asyncio.create_task(watchers.wait("j-4", timeout_s=60))
     await asyncio.sleep(0)

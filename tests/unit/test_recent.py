@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.state.history import Recent
+from longshore.dispatcher.state.history import BoundedLog
 
 
-def recent(*, of_a_key: int = 3, keys: int = 3, most_bytes: int = 100) -> Recent[str, str]:
-    return Recent(
+def recent(*, of_a_key: int = 3, keys: int = 3, most_bytes: int = 100) -> BoundedLog[str, str]:
+    return BoundedLog(
         most_of_a_key=of_a_key,
         most_keys=keys,
         most_bytes=most_bytes,

@@ -14,7 +14,7 @@ from longshore.dispatcher.domain.messages import (
     PublishInstance,
     Woken,
 )
-from longshore.dispatcher.engine.outbox import Outflow
+from longshore.dispatcher.engine.outbox import Outbox
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import (
     AttemptExited,
@@ -192,7 +192,7 @@ def test_a_container_has_begun_with_its_first_attempt_and_costs_the_sum_of_all()
 
 
 def test_a_commit_that_is_done_early_frees_nothing_of_an_earlier_one() -> None:
-    outflow = Outflow()
+    outflow = Outbox()
     first, second = ReleaseAttempt(worker_id="w", attempt_id="1"), CloseSession(worker_id="w")
     commits = [Commit(changes=(), then=(first,)), Commit(changes=(), then=(second,))]
     (one, two), ready = outflow.put(commits, 0.0)

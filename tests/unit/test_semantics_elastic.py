@@ -12,8 +12,8 @@ from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticPlan,
     ElasticView,
-    Place,
-    Stop,
+    MemberPlace,
+    MemberStop,
 )
 from longshore.dispatcher.scheduler.elastic.order import progress_per_s, progressed, remaining_s
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
@@ -219,8 +219,8 @@ def test_flexible_gives_elastic_ones_back_for_the_essential_ones_of_a_waiting_jo
     full = running(make_job(1, essential(3), elastic(6)), e=3, w=6)
     view = view_of(full, make_job(2, essential(3), elastic(2)))
     plan = plan_elastic(view, 0.0)
-    given = [Place(job_id="j-1", component="w", index=n, instance_id="i-1") for n in (4, 5)]
-    assert plan.stops == tuple(Stop(place=place, by="j-2") for place in given)
+    given = [MemberPlace(job_id="j-1", component="w", index=n, instance_id="i-1") for n in (4, 5)]
+    assert plan.stops == tuple(MemberStop(place=place, by="j-2") for place in given)
     assert [(place.job_id, place.component) for place in plan.starts] == [("j-2", "e")] * 3
     assert after(view) == {"j-1": (3, 4), "j-2": (3, 0)}
 

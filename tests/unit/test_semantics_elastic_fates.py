@@ -9,10 +9,10 @@ import pytest
 from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.dispatcher.scheduler.elastic.lifecycle import (
     RAN_WELL_S,
-    End,
-    Ending,
-    Fate,
-    Verdict,
+    ExitKind,
+    MemberDecision,
+    MemberExit,
+    Transition,
     ended,
     may_start,
     started,
@@ -26,13 +26,13 @@ def end_of(
     job: ElasticJob,
     component: str,
     index: int = 0,
-    ending: Ending = Ending.EXITED,
+    ending: ExitKind = ExitKind.EXITED,
     *,
     code: int = 0,
     now: float = 100.0,
     why: str = "",
-) -> Fate:
-    end = End(component=component, index=index, ending=ending, exit_code=code, why=why)
+) -> Transition:
+    end = MemberExit(component=component, index=index, ending=ending, exit_code=code, why=why)
     return ended(job, end, now, most_losses=5)
 
 
@@ -58,7 +58,7 @@ PAIR = running(make_job(1, essential(2), elastic(3)), e=2, w=2)
 
 def test_an_essential_that_fails_ends_the_job_and_all_its_components_are_stopped() -> None:
     fate = end_of(PAIR, "e", 1, code=3)
-    assert (fate.verdict, names(fate.stops)) == (Verdict.FAILED, ["e0", "w0", "w1"])
+    assert (fate.verdict, names(fate.stops)) == (MemberDecision.FAILED, ["e0", "w0", "w1"])
     assert fate.reason is not None
     assert (fate.reason.code, fate.reason.message) == (
         "essential_failed",
@@ -69,23 +69,23 @@ def test_an_essential_that_fails_ends_the_job_and_all_its_components_are_stopped
 
 def test_essential_exits_1_job_failed_all_stopped() -> None:
     fate = end_of(PAIR, "e", code=1)
-    assert (fate.verdict, names(fate.stops)) == (Verdict.FAILED, ["e1", "w0", "w1"])
+    assert (fate.verdict, names(fate.stops)) == (MemberDecision.FAILED, ["e1", "w0", "w1"])
 
 
 def test_all_essentials_at_exit_0_complete_the_job_and_its_elastic_ones_are_stopped() -> None:
     first = end_of(PAIR, "e", 0)
-    assert (first.verdict, first.stops) == (Verdict.GOES_ON, ())
+    assert (first.verdict, first.stops) == (MemberDecision.GOES_ON, ())
     second = end_of(first.job, "e", 1)
     assert (second.verdict, second.reason, names(second.stops)) == (
-        Verdict.SUCCEEDED,
+        MemberDecision.SUCCEEDED,
         None,
         ["w0", "w1"],
     )
 
 
 def test_a_fatal_error_at_an_essentials_start_fails_the_job() -> None:
-    fate = end_of(PAIR, "e", ending=Ending.START_REFUSED, why="no such image: x")
-    assert (fate.verdict, names(fate.stops)) == (Verdict.FAILED, ["e1", "w0", "w1"])
+    fate = end_of(PAIR, "e", ending=ExitKind.START_REFUSED, why="no such image: x")
+    assert (fate.verdict, names(fate.stops)) == (MemberDecision.FAILED, ["e1", "w0", "w1"])
     assert fate.reason is not None
     assert fate.reason.message == "essential e cannot be started: no such image: x"
 
@@ -93,8 +93,11 @@ def test_a_fatal_error_at_an_essentials_start_fails_the_job() -> None:
 def test_a_passing_one_stops_what_was_started_and_queues_it_again_with_backoff() -> None:
     job, delays = PAIR, []
     for _ in range(8):
-        fate = end_of(job, "e", 1, Ending.START_FAILED)
-        assert (fate.verdict, names(fate.stops)) == (Verdict.QUEUED_AGAIN, ["e0", "w0", "w1"])
+        fate = end_of(job, "e", 1, ExitKind.START_FAILED)
+        assert (fate.verdict, names(fate.stops)) == (
+            MemberDecision.QUEUED_AGAIN,
+            ["e0", "w0", "w1"],
+        )
         assert states(fate.job)[:3] == ["e0 stopping", "e1 waiting", "w0 stopping"]
         assert (fate.job.is_running, fate.job.progress) == (False, 0.0)
         delays.append(fate.job.not_before - 100.0)
@@ -103,7 +106,7 @@ def test_a_passing_one_stops_what_was_started_and_queues_it_again_with_backoff()
 
 
 def test_a_job_that_is_queued_again_waits_for_the_ends_of_what_was_started() -> None:
-    job = end_of(PAIR, "e", 1, Ending.START_FAILED).job
+    job = end_of(PAIR, "e", 1, ExitKind.START_FAILED).job
     assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "ending"
     for component, index in (("e", 0), ("w", 0), ("w", 1)):
         job = end_of(job, component, index, code=143).job
@@ -122,10 +125,10 @@ def test_once_all_essentials_run_earlier_starts_that_failed_count_no_more() -> N
 def test_an_essential_that_is_lost_with_its_instance_has_the_job_queued_again_up_to_a_limit() -> (
     None
 ):
-    fate = end_of(PAIR, "e", ending=Ending.LOST)
-    assert (fate.verdict, fate.job.losses) == (Verdict.QUEUED_AGAIN, 1)
-    often = end_of(replace(PAIR, losses=5), "e", ending=Ending.LOST, why="its instance is gone")
-    assert often.verdict is Verdict.FAILED
+    fate = end_of(PAIR, "e", ending=ExitKind.LOST)
+    assert (fate.verdict, fate.job.losses) == (MemberDecision.QUEUED_AGAIN, 1)
+    often = end_of(replace(PAIR, losses=5), "e", ending=ExitKind.LOST, why="its instance is gone")
+    assert often.verdict is MemberDecision.FAILED
     assert often.reason is not None
     message = "essential e was lost (its instance is gone); lost 5 times before"
     assert often.reason.message == message
@@ -134,10 +137,14 @@ def test_an_essential_that_is_lost_with_its_instance_has_the_job_queued_again_up
 # ---- elastic ones --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", [Ending.EXITED, Ending.LOST, Ending.START_FAILED])
-def test_elastic_dies_it_is_placed_again_and_counted(ending: Ending) -> None:
+@pytest.mark.parametrize("ending", [ExitKind.EXITED, ExitKind.LOST, ExitKind.START_FAILED])
+def test_elastic_dies_it_is_placed_again_and_counted(ending: ExitKind) -> None:
     fate = end_of(PAIR, "w", 1, ending, code=9)
-    assert (fate.verdict, fate.stops, member(fate.job, "w", 1).deaths) == (Verdict.GOES_ON, (), 1)
+    assert (fate.verdict, fate.stops, member(fate.job, "w", 1).deaths) == (
+        MemberDecision.GOES_ON,
+        (),
+        1,
+    )
     plan = plan_elastic(view_of(fate.job), 100.0)
     assert ("w", 1) in [(place.component, place.index) for place in plan.starts]
 
@@ -155,8 +162,8 @@ def test_a_rigid_job_begins_once_the_delays_of_all_its_elastic_ones_have_passed(
 def test_the_failures_of_an_elastic_one_never_end_the_job() -> None:
     job = PAIR
     for _ in range(100):
-        fate = end_of(job, "w", ending=Ending.START_REFUSED, code=1)
-        assert (fate.verdict, fate.reason) == (Verdict.GOES_ON, None)
+        fate = end_of(job, "w", ending=ExitKind.START_REFUSED, code=1)
+        assert (fate.verdict, fate.reason) == (MemberDecision.GOES_ON, None)
         job = running(replace(fate.job, members=()), e=2, w=2)
 
 
@@ -172,16 +179,16 @@ def test_an_elastic_one_that_was_given_back_is_placed_again_and_that_is_no_death
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("e", Verdict.FAILED), ("w", Verdict.GOES_ON)],
+    [("e", MemberDecision.FAILED), ("w", MemberDecision.GOES_ON)],
     ids=["essential", "elastic"],
 )
 def test_who_is_refused_for_ever_while_it_is_to_stop_ends_the_job_if_it_is_essential(
-    name: str, verdict: Verdict
+    name: str, verdict: MemberDecision
 ) -> None:
     stopping = replace(member(PAIR, name, 1), state=MemberState.STOPPING)
     others = tuple(each for each in PAIR.members if (each.component, each.index) != (name, 1))
     job = replace(PAIR, members=(*others, stopping))
-    fate = end_of(job, name, 1, Ending.START_REFUSED, why="no")
+    fate = end_of(job, name, 1, ExitKind.START_REFUSED, why="no")
     assert fate.verdict is verdict
     assert member(fate.job, name, 1).state is MemberState.WAITING
 
@@ -231,10 +238,10 @@ def test_pitfall_a_normal_completion_is_not_reported_as_death() -> None:
 
 def test_pitfall_deaths_are_watched_in_jobs_that_are_not_fully_placed_too() -> None:
     begun = running(make_job(1, essential(2), elastic(3)), e=2)
-    assert end_of(begun, "e", 1, code=1).verdict is Verdict.FAILED
+    assert end_of(begun, "e", 1, code=1).verdict is MemberDecision.FAILED
     torn = running(make_job(1, essential(2), elastic(3)), e=1, w=1)
     assert end_of(torn, "w", code=1).job.members[-1].deaths == 1
-    assert end_of(torn, "e", code=7).verdict is Verdict.FAILED
+    assert end_of(torn, "e", code=7).verdict is MemberDecision.FAILED
 
 
 def test_pitfall_no_busy_loop_an_elastic_one_that_dies_again_and_again_waits_longer_each_time() -> (
@@ -257,7 +264,7 @@ def test_pitfall_no_busy_loop_an_elastic_one_that_dies_again_and_again_waits_lon
 def test_an_elastic_one_that_ran_for_long_dies_as_if_it_were_the_first_time() -> None:
     worn = replace(member(PAIR, "w"), deaths=9)
     job = replace(PAIR, members=(*PAIR.members, worn))
-    end = End(component="w", index=0, ending=Ending.EXITED, exit_code=1, ran_s=RAN_WELL_S)
+    end = MemberExit(component="w", index=0, ending=ExitKind.EXITED, exit_code=1, ran_s=RAN_WELL_S)
     again = member(ended(job, end, 100.0, most_losses=3).job, "w")
     assert (again.deaths, again.not_before) == (1, 100.0)
 
@@ -276,7 +283,7 @@ def test_pitfall_no_signal_is_lost_two_ends_before_a_pass_both_count() -> None:
 def test_pitfall_a_word_that_comes_late_ends_nobody_twice() -> None:
     failed = end_of(PAIR, "e", code=1).job
     again = end_of(failed, "e", code=1)
-    assert (again.verdict, again.job, again.stops) == (Verdict.GOES_ON, failed, ())
+    assert (again.verdict, again.job, again.stops) == (MemberDecision.GOES_ON, failed, ())
     done = end_of(PAIR, "e", 0).job
-    assert end_of(done, "e", 0, code=1).verdict is Verdict.GOES_ON
+    assert end_of(done, "e", 0, code=1).verdict is MemberDecision.GOES_ON
     assert started(done, "e", 0) == done

@@ -8,7 +8,7 @@ import pytest
 
 from longshore.dispatcher.scheduler.elastic.cpu_shares import (
     CpuLimit,
-    Sharer,
+    CpuShare,
     changes,
     cpu_limits,
     unreserved_millis,
@@ -18,10 +18,10 @@ from longshore.drivers.interface import Resources
 EIGHT = Resources(cpu_millis=8000, memory_bytes=2**30)
 
 
-def sharers(*cpu_millis: int, gpus: Sequence[int] = ()) -> list[Sharer]:
+def sharers(*cpu_millis: int, gpus: Sequence[int] = ()) -> list[CpuShare]:
     """Return a-1, a-2, ... with so many cpus each; those of the numbers in `gpus` have a GPU."""
     return [
-        Sharer(
+        CpuShare(
             attempt_id=f"a-{number}",
             given=Resources(cpu_millis=millis, gpus=int(number in gpus)),
         )
@@ -29,7 +29,7 @@ def sharers(*cpu_millis: int, gpus: Sequence[int] = ()) -> list[Sharer]:
     ]
 
 
-def shared(allocatable: Resources, there: list[Sharer], *others: Resources) -> dict[str, int]:
+def shared(allocatable: Resources, there: list[CpuShare], *others: Resources) -> dict[str, int]:
     reserved = [*(each.given for each in there), *others]
     return cpu_limits(unreserved_millis(allocatable, reserved), there)
 

@@ -15,9 +15,9 @@ from longshore.dispatcher.scheduler.system.model import (
     Ignore,
     IgnoreCause,
     MarkLost,
-    Place,
+    PlaceOn,
+    RemovalCause,
     Stop,
-    StopCause,
     Update,
     UpdateInPlace,
     Wait,
@@ -81,7 +81,7 @@ def test_a_system_attempt_that_exits_is_placed_again_there_linked_after_delay_s_
     first = made.attempts()["i-01"].id
     made.exit(first)
     assert made.plan().steps == (
-        Place(
+        PlaceOn(
             job_id="j-1",
             instance_id="i-01",
             previous_id=first,
@@ -111,7 +111,7 @@ def test_a_sysbatch_attempt_that_failed_is_left_alone_and_runs_again_when_env_ch
     made.now = 1000.0
     assert made.run().steps == ()
     made.revise(env=ENV)
-    assert [type(step) for step in made.step().steps] == [Place, Place]
+    assert [type(step) for step in made.step().steps] == [PlaceOn, PlaceOn]
     assert {place.previous_id for place in made.places[2:]} == {"a-1", "a-2"}
 
 
@@ -144,8 +144,8 @@ def test_two_full_instances_two_blocked_entries_and_freeing_the_second_places_th
     assert [each.reason.code for each in decided.blocked] == ["no_room", "no_room"]
     made.exit(full[1])
     # Those that plan for what changed only find the same.
-    assert [type(step) for step in made.plan(only=["i-02"]).steps] == [Place]
-    assert [type(step) for step in made.step().steps] == [Block, Place]
+    assert [type(step) for step in made.plan(only=["i-02"]).steps] == [PlaceOn]
+    assert [type(step) for step in made.step().steps] == [Block, PlaceOn]
     assert sorted(made.attempts()) == ["i-02"]
 
 
@@ -165,7 +165,7 @@ def test_a_system_job_evicts_what_is_100_points_below_and_runs_once_that_has_end
     assert isinstance(wait, Wait)
     assert wait.cause is WaitCause.ROOM, "nobody else is evicted while it ends"
     made.settle()
-    assert [type(step) for step in made.step().steps] == [Place]
+    assert [type(step) for step in made.step().steps] == [PlaceOn]
 
 
 def test_3072_shares_p200_p200_p400_p1000_system_p1000_asks_1948_the_first_3_are_evicted() -> None:
@@ -204,10 +204,10 @@ def test_preemption_is_on_for_system_and_a_switch_for_sysbatch(
 def test_a_sysbatch_attempt_that_has_retries_left_is_tried_again_and_a_daemon_always() -> None:
     made = running(1, kind=SYSBATCH)
     made.exit(made.attempts()["i-01"].id)
-    assert [type(step) for step in made.step().steps] == [Place]
+    assert [type(step) for step in made.step().steps] == [PlaceOn]
     daemon = running(1)
     daemon.exit(daemon.attempts()["i-01"].id, settled=True)
-    assert [type(step) for step in daemon.step().steps] == [Place]
+    assert [type(step) for step in daemon.step().steps] == [PlaceOn]
 
 
 # ---- the rules for a live attempt, in their order ------------------------------------------------
@@ -234,7 +234,7 @@ def test_attempts_of_a_stopped_job_are_stopped_also_on_a_held_instance(how: str)
     else:
         made.jobs.clear()
     decided = made.step()
-    cause = StopCause.JOB_STOPPED if how == "stopped" else StopCause.JOB_GONE
+    cause = RemovalCause.JOB_STOPPED if how == "stopped" else RemovalCause.JOB_GONE
     assert [step.cause for step in decided.steps if isinstance(step, Stop)] == [cause] * 2
     made.settle()
     assert made.run().steps == ()
@@ -246,7 +246,7 @@ def test_where_the_instance_no_longer_matches_the_attempt_is_stopped_and_not_upd
     made.revise(env=ENV, constraints=FOO)
     decided = made.step()
     stops = [step for step in decided.steps if isinstance(step, Stop)]
-    assert [(each.instance_id, each.cause) for each in stops] == [("i-02", StopCause.NO_MATCH)]
+    assert [(each.instance_id, each.cause) for each in stops] == [("i-02", RemovalCause.NO_MATCH)]
     said = in_words(ending_for(stops[0]))
     assert said == "its instance no longer matches: label role=foo missing"
     assert [step.instance_id for step in decided.steps if isinstance(step, Update)] == ["i-01"]
@@ -263,7 +263,7 @@ def test_node_draining_per_instance_jobs_are_stopped_last_after_the_batch_work_h
     made.exit(batch)
     [stop] = made.step().steps
     assert isinstance(stop, Stop)
-    assert (stop.cause, in_words(ending_for(stop))) == (StopCause.NODE_DRAINING, "node draining")
+    assert (stop.cause, in_words(ending_for(stop))) == (RemovalCause.NODE_DRAINING, "node draining")
     made.settle()
     assert made.run().steps == (), "and nothing is placed there again"
 
@@ -334,7 +334,7 @@ def test_a_held_instances_attempts_are_left_alone_and_stopped_never_updated_when
         other.revise(**fields)
         [stop] = other.step().steps
         assert isinstance(stop, Stop)
-        assert stop.cause is StopCause.REVISED_WHILE_HELD
+        assert stop.cause is RemovalCause.REVISED_WHILE_HELD
         other.settle()
         assert other.run().steps == (), "and nothing new is placed there"
         other.change("i-01", behavior=RUN)

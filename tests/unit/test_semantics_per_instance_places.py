@@ -8,7 +8,7 @@ from longshore.dispatcher.domain.containers import Constraints
 from longshore.dispatcher.scheduler.system.capacity import taken_of_new_instance
 from longshore.dispatcher.scheduler.system.dry_run_counts import counts
 from longshore.dispatcher.scheduler.system.model import Block, Ignore, PerInstanceJob, Update
-from longshore.dispatcher.scheduler.system.rollout import Tries, TryResult, TryVerdict
+from longshore.dispatcher.scheduler.system.rollout import RestartAttempts, RestartVerdict, TryResult
 from longshore.drivers.interface import Resources
 from tests.per_instance_rig import (
     DRAIN,
@@ -112,17 +112,17 @@ def test_a_constraint_that_filters_everything_is_reported_as_such() -> None:
 def test_a_stale_plan_is_retried_5_times_system_2_sysbatch_anew_after_progress_then_failed(
     kind: object, retries: int
 ) -> None:
-    tries = Tries(kind=kind)  # type: ignore[arg-type]  # one of the two kinds
+    tries = RestartAttempts(kind=kind)  # type: ignore[arg-type]  # one of the two kinds
     for _ in range(retries):
         tries = tries.after(TryResult.REJECTED, "stale")
-        assert tries.verdict is TryVerdict.AGAIN
+        assert tries.verdict is RestartVerdict.AGAIN
     tries = tries.after(TryResult.PROGRESSED)
     for _ in range(retries - 1):
         tries = tries.after(TryResult.REJECTED, "stale")
-        assert tries.verdict is TryVerdict.AGAIN
-    assert tries.after(TryResult.ACCEPTED).verdict is TryVerdict.DONE
+        assert tries.verdict is RestartVerdict.AGAIN
+    assert tries.after(TryResult.ACCEPTED).verdict is RestartVerdict.DONE
     tries = tries.after(TryResult.REJECTED, "i-1 is gone")
-    assert tries.verdict is TryVerdict.FAILED
+    assert tries.verdict is RestartVerdict.FAILED
     assert tries.reason is not None
     assert (tries.reason.code, tries.reason.message) == (
         "plan_rejected",

@@ -18,7 +18,7 @@ from longshore.dispatcher.domain.messages import PublishInstance
 from longshore.dispatcher.explain.explanation import explain
 from longshore.dispatcher.explain.health import cloud_problems, smaller_machines
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.service.events import Broker, Watchers, publish_event
+from longshore.dispatcher.service.events import Broker, ContainerNotifier, publish_event
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import found_as, shortfall
 from longshore.pool.messages import SessionLost, UpdateLimits
@@ -253,7 +253,7 @@ def test_it_is_told_by_health_and_the_log() -> None:
             warned,
             engine=rig.engine,
             broker=Broker(),
-            watchers=Watchers(),
+            watchers=ContainerNotifier(),
             heard_at=lambda _worker_id: 0.0,
             rendering=RENDERING,
         )

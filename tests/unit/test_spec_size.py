@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from longshore.dispatcher.domain.containers import Dependency
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.memory_limit import QueuedMemory, own_bytes, spec_bytes
 from tests.engine_rig import Rig
 from tests.periodic_rig import DAY, HOURLY, make_template
@@ -91,7 +91,7 @@ def test_what_is_counted_is_what_it_takes(shape: str) -> None:
 def test_the_specifications_of_templates_count_as_long_as_these_are_there() -> None:
     template = make_template(1, HOURLY, created=f"{DAY} 09:30")
     (task,) = template.tasks
-    book = JobBook()
+    book = JobRegistry()
     book.admit(template)
     assert book.templates_bytes == spec_bytes(task.spec)
     longer = replace(task, spec=replace(task.spec, command=("x" * 5000,)))

@@ -19,14 +19,14 @@ from longshore.dispatcher.input.quantities import Price
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
 from longshore.dispatcher.state.attempt_spend import AttemptSpend, occupied_usd_per_hour
-from longshore.dispatcher.state.spend_limits import Account, Holder, SpendLimits
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject, SpendSubjects
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type
 
 T1, T4 = make_type(1, price="0.1"), make_type(4, price="0.4")
 ONE = Resources(cpu_millis=1000, memory_bytes=GIB)
-ALPHA, BOB = Holder("project", "alpha"), Holder("user", "bob")
+ALPHA, BOB = SpendSubject("project", "alpha"), SpendSubject("user", "bob")
 
 
 def spends(limits: Mapping[str, str] | None) -> dict[str, Price]:
@@ -53,7 +53,7 @@ def budget(
     configured: SchedulerSettings,
     *,
     cluster: str = "0",
-    spent: Mapping[Holder, Decimal] | None = None,
+    spent: Mapping[SpendSubject, Decimal] | None = None,
 ) -> PassBudget:
     return PassBudget(
         limits=SpendLimits(configured),
@@ -81,7 +81,7 @@ def new_slot(name: str = "new") -> Slot:
     ],
 )
 def test_an_account_names_only_those_who_have_a_limit(
-    projects: dict[str, str], users: dict[str, str], expected: Account
+    projects: dict[str, str], users: dict[str, str], expected: SpendSubjects
 ) -> None:
     limits = SpendLimits(settings(projects=projects, users=users))
     assert limits.account_of(owned()) == expected
@@ -91,7 +91,7 @@ def test_an_account_names_only_those_who_have_a_limit(
 def test_who_is_named_has_that_limit_and_all_others_that_of_the_star() -> None:
     limits = SpendLimits(settings("9", {"alpha": "1", "*": "2"}))
     assert limits.of(ALPHA) == 1
-    assert limits.of(Holder("project", "beta")) == 2
+    assert limits.of(SpendSubject("project", "beta")) == 2
     assert limits.of(BOB) is None
     assert limits.cluster == 9
 
@@ -213,7 +213,7 @@ def test_project_and_user_each_have_to_pay() -> None:
 
 def test_who_pays_for_an_instance_in_full_pays_nothing_more_for_claims_on_it() -> None:
     this = budget(settings(projects={"alpha": "0.4", "beta": "0.1"}))
-    beta = Holder("project", "beta")
+    beta = SpendSubject("project", "beta")
     slot = new_slot()
     this.create((ALPHA,), slot)
     assert this.payers == {"new": (ALPHA,)}

@@ -13,7 +13,7 @@ from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.scheduler.placement import fleet_sync
 from longshore.dispatcher.scheduler.placement.fleet import Slot
-from longshore.dispatcher.state.spend_limits import Holder
+from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
 from longshore.pool.messages import CreateInstance, ListInstances, Probe
 from longshore.pool.model import Worker
@@ -23,7 +23,7 @@ from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 
 T1, T4 = make_type(1, price="0.1"), make_type(4, price="0.4")
-ALPHA = Holder("project", "alpha")
+ALPHA = SpendSubject("project", "alpha")
 
 
 def owned(number: int, *, cpus: int = 4, project: str = "alpha") -> Container:

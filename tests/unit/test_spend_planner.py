@@ -15,11 +15,11 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.scheduler.batch.plan import plan
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind, empty_slot
-from longshore.dispatcher.scheduler.placement.snapshot import Plan, View
-from longshore.dispatcher.scheduler.placement.spend import Charge, PassBudget
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.snapshot import Plan, Snapshot
+from longshore.dispatcher.scheduler.placement.spend import LaunchCharge, PassBudget
 from longshore.dispatcher.state.queue import Queue
-from longshore.dispatcher.state.spend_limits import Holder, SpendLimits
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject
 from longshore.drivers.interface import InstanceType
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
@@ -28,7 +28,9 @@ from tests.unit.test_spend import settings
 T1, T2, T4 = (make_type(n, price=f"0.{n}") for n in (1, 2, 4))
 DEAR = make_type(1, name="dear", price="0.2")
 TYPES = [T1, T2, T4, DEAR]
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
+)
 T4_ONLY = Constraints(instance_types=("t4",))
 
 
@@ -43,10 +45,10 @@ def view_of(
     containers: Sequence[Container],
     *slots: Slot,
     cluster: str = "0",
-    spent: Mapping[Holder, Decimal] | None = None,
+    spent: Mapping[SpendSubject, Decimal] | None = None,
     max_instances: int = 100,
     types: Sequence[InstanceType] = TYPES,
-) -> tuple[View, PassBudget]:
+) -> tuple[Snapshot, PassBudget]:
     limits = SpendLimits(configured)
     queue = Queue(
         lambda k: eligible_types(types, k.resources, k.constraints, max_price_factor=10),
@@ -88,7 +90,7 @@ def test_without_limits_per_account_projects_and_users_share_a_class() -> None:
     shared, _ = view_of(settings("5", {"gamma": "1"}), two)
     assert len(shared.classes) == 1
     apart, _ = view_of(settings("5", {"beta": "1"}), two)
-    assert [c.key.account for c in apart.classes] == [(), (Holder("project", "beta"),)]
+    assert [c.key.account for c in apart.classes] == [(), (SpendSubject("project", "beta"),)]
 
 
 def test_three_creates_of_which_two_fit_are_two_creates() -> None:
@@ -164,7 +166,7 @@ def test_a_projects_limit_is_told_before_the_number_of_instances() -> None:
 
 def test_a_project_that_has_spent_its_money_is_not_the_next_in_line_for_an_instance() -> None:
     limited = settings(projects={"alpha": "0.3"})
-    spent = {Holder("project", "alpha"): Decimal("0.2")}
+    spent = {SpendSubject("project", "alpha"): Decimal("0.2")}
     queue = [waits(1, 9, cpus=2), waits(2, 1, project="beta")]
     decided = decide(limited, queue, ready("a"), spent=spent, max_instances=1)
     assert placed(decided) == {"c-2": "a"}
@@ -182,17 +184,17 @@ def test_room_that_is_too_dear_is_left_for_cheaper_room() -> None:
 
 def test_attempts_and_claims_count_by_share() -> None:
     limited = settings(projects={"alpha": "0.45"})
-    spent = {Holder("project", "alpha"): Decimal("0.1")}
+    spent = {SpendSubject("project", "alpha"): Decimal("0.1")}
     coming = empty_slot(SlotKind.COMING, "a", T4)
     view, budget = view_of(limited, [waits(n, 5) for n in range(1, 6)], coming, spent=spent)
     key = view.classes[0].key
     view.fleet.claim(key, coming, view.classes[0].need(T4), 2)
     budget.begin({}, view.classes, view.fleet)
-    assert budget.spent(Holder("project", "alpha")) == Decimal("0.3")
+    assert budget.spent(SpendSubject("project", "alpha")) == Decimal("0.3")
     decided = plan(view)
     assert len(decided.places) == 3, "two have their claims, and there is money for one more"
     assert codes(decided) == ["spend_limit"]
-    assert budget.spent(Holder("project", "alpha")) == Decimal("0.4")
+    assert budget.spent(SpendSubject("project", "alpha")) == Decimal("0.4")
 
 
 def test_an_instance_that_is_not_ready_is_charged_in_full_to_whom_it_was_created_for() -> None:
@@ -201,7 +203,7 @@ def test_an_instance_that_is_not_ready_is_charged_in_full_to_whom_it_was_created
     coming.assign(T4.allocatable)
     queue = [waits(1, 9, cpus=4), waits(2, 5, cpus=4, project="beta")]
     view, budget = view_of(limited, queue, coming)
-    alpha = Charge(account=view.classes[0].key.account, price_usd_per_hour=Decimal("0.4"))
+    alpha = LaunchCharge(account=view.classes[0].key.account, price_usd_per_hour=Decimal("0.4"))
     budget.begin({"a": alpha}, view.classes, view.fleet)
     decided = plan(view)
     assert placed(decided) == {"c-2": "new-000000"}
@@ -212,7 +214,7 @@ def test_room_on_an_instance_that_another_project_bought_is_paid_too() -> None:
     queue = [waits(1, 9, cpus=2), *(waits(n, 5, project="beta") for n in (2, 3))]
     view, budget = view_of(limited, queue)
     decided = plan(view)
-    assert budget.spent(Holder("project", "beta")) <= Decimal("0.1")
+    assert budget.spent(SpendSubject("project", "beta")) <= Decimal("0.1")
     assert len(decided.places) == 2
     assert codes(decided) == ["spend_limit"]
 
@@ -224,7 +226,7 @@ def test_what_is_taken_back_is_given_back() -> None:
     view, budget = view_of(limited, queue, ready("a"), cluster="0.1")
     decided = plan(view)
     assert placed(decided) == {"c-1": "new-000000"}
-    assert budget.spent(Holder("project", "beta")) == 0
+    assert budget.spent(SpendSubject("project", "beta")) == 0
 
 
 def test_what_a_project_has_no_money_for_is_left_out_of_what_another_buys() -> None:
@@ -237,7 +239,7 @@ def test_what_a_project_has_no_money_for_is_left_out_of_what_another_buys() -> N
     view, budget = view_of(settings(projects={"beta": "0.3"}), queue, types=[bulk])
     decided = plan(view)
     assert placed(decided) == {"c-1": "new-000000", "c-2": "new-000001"}
-    assert budget.spent(Holder("project", "beta")) == Decimal("0.3")
+    assert budget.spent(SpendSubject("project", "beta")) == Decimal("0.3")
     assert codes(decided) == ["spend_limit"]
 
 
@@ -248,8 +250,8 @@ def test_claims_that_are_given_up_are_paid_back_and_their_room_is_paid_by_who_ge
     beta = view.classes[1]
     view.fleet.claim(beta.key, coming, beta.need(T4), 4)
     budget.begin({}, view.classes, view.fleet)
-    assert budget.spent(Holder("project", "beta")) == Decimal("0.4")
+    assert budget.spent(SpendSubject("project", "beta")) == Decimal("0.4")
     decided = plan(view)
     assert set(placed(decided).values()) == {"a"}
-    assert budget.spent(Holder("project", "beta")) == Decimal("0.3")
-    assert budget.spent(Holder("project", "alpha")) == Decimal("0.1")
+    assert budget.spent(SpendSubject("project", "beta")) == Decimal("0.3")
+    assert budget.spent(SpendSubject("project", "alpha")) == Decimal("0.1")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from longshore.dispatcher.domain.messages import Commit, Submitted
-from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S, Outflow
+from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S, Outbox
 from longshore.pool.messages import (
     CloseSession,
     CreateInstance,
@@ -225,7 +225,7 @@ def test_a_destroy_that_waits_is_asked_for_once() -> None:
 
 
 def test_a_commit_that_takes_long_is_told_once_and_so_is_its_end() -> None:
-    outflow = Outflow()
+    outflow = Outbox()
     assert outflow.next_news() is None
     term = SignalAttempt(worker_id="w", attempt_id="1", signal="TERM", grace_s=9.0)
     close = CloseSession(worker_id="w")

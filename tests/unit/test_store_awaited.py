@@ -22,10 +22,10 @@ from longshore.dispatcher.domain.jobs import (
     JobState,
     JobTask,
     JobType,
+    JobTypeSpec,
     PerInstanceTerms,
     Schedule,
     Tally,
-    Terms,
 )
 from longshore.dispatcher.domain.messages import AddContainer, InsertJob, SaveContainer, SaveJob
 from longshore.dispatcher.domain.queries import Awaited
@@ -276,11 +276,13 @@ def test_recovery_knows_the_elements_of_a_job_that_has_ended(store: Store) -> No
 # ---- jobs that do not end with their containers --------------------------------------------------
 
 ONE_EACH = PerInstanceTerms()
-PERIODIC = Terms(schedule=Schedule(cron=("@daily",)))
+PERIODIC = JobTypeSpec(schedule=Schedule(cron=("@daily",)))
 LASTING: dict[str, Job] = {
-    "system": job(1, task(size=0), type=JobType.SYSTEM, terms=Terms(per_instance=ONE_EACH)),
-    "sysbatch": job(1, task(size=0), type=JobType.SYSBATCH, terms=Terms(per_instance=ONE_EACH)),
-    "elastic": job(1, task(), type=JobType.ELASTIC, terms=Terms(elastic=ElasticTerms())),
+    "system": job(1, task(size=0), type=JobType.SYSTEM, terms=JobTypeSpec(per_instance=ONE_EACH)),
+    "sysbatch": job(
+        1, task(size=0), type=JobType.SYSBATCH, terms=JobTypeSpec(per_instance=ONE_EACH)
+    ),
+    "elastic": job(1, task(), type=JobType.ELASTIC, terms=JobTypeSpec(elastic=ElasticTerms())),
     "periodic": job(1, task(), terms=PERIODIC, tallies=(Tally(),)),
 }
 

@@ -19,13 +19,13 @@ from longshore.dispatcher.domain.jobs import (
     Job,
     JobState,
     JobType,
+    JobTypeSpec,
     Overlap,
     Parameters,
     PerInstanceTerms,
     Role,
     Schedule,
     Tally,
-    Terms,
     UpdateStrategy,
 )
 from longshore.dispatcher.domain.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
@@ -45,7 +45,7 @@ from tests.store_values import (
     url_in,
 )
 
-ON_EACH = Terms(
+ON_EACH = JobTypeSpec(
     per_instance=PerInstanceTerms(
         revision=3,
         revised_at=1_700_000_000.123456,
@@ -55,15 +55,15 @@ ON_EACH = Terms(
         ignore_system=True,
     )
 )
-GROWS = Terms(
+GROWS = JobTypeSpec(
     elastic=ElasticTerms(mode=ElasticMode.MALLEABLE, size=12.5, runtime_s=3600.25, scale_up=True)
 )
-NIGHTLY = Terms(
+NIGHTLY = JobTypeSpec(
     schedule=Schedule(
         cron=("0 3 * * *", "30 4 1 * *"), time_zone="Europe/Berlin", overlap=Overlap.FORBID
     )
 )
-DISPATCHED = Terms(
+DISPATCHED = JobTypeSpec(
     elastic=ElasticTerms(),
     parameters=Parameters(required=("input",), optional=(("level", "3"), ("mode", ""))),
 )
@@ -244,7 +244,7 @@ def test_jobs_of_the_sixth_schema_are_batch_jobs_without_terms(tmp_path: Path) -
     (known,) = recovered.jobs
     assert (known.type, known.terms, known.parent, known.launched_for) == (
         JobType.BATCH,
-        Terms(),
+        JobTypeSpec(),
         "",
         None,
     )

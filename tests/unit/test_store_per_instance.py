@@ -11,7 +11,14 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from longshore.dispatcher.domain.containers import AttemptOutcome, Container, ContainerState, Reason
-from longshore.dispatcher.domain.jobs import Job, JobState, JobType, PerInstanceTerms, Tally, Terms
+from longshore.dispatcher.domain.jobs import (
+    Job,
+    JobState,
+    JobType,
+    JobTypeSpec,
+    PerInstanceTerms,
+    Tally,
+)
 from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
@@ -60,7 +67,7 @@ def on_each(sequence: int = 1, **changes: Any) -> Job:
     """Return a new job that has a container on every matching instance."""
     values: dict[str, Any] = {
         "type": JobType.SYSTEM,
-        "terms": Terms(per_instance=PerInstanceTerms()),
+        "terms": JobTypeSpec(per_instance=PerInstanceTerms()),
     }
     return job(sequence, task(size=0), **{**values, **changes})
 
@@ -70,7 +77,7 @@ def revised(old: Job, **changes: Any) -> Job:
     terms = old.terms.per_instance
     assert terms is not None
     later = replace(terms, revision=terms.revision + 1, revised_at=terms.revised_at + 60.5)
-    return replace(old, **{"terms": Terms(per_instance=later), **changes})
+    return replace(old, **{"terms": JobTypeSpec(per_instance=later), **changes})
 
 
 def pinned(of: Job, sequence: int, where: str = "i-1", **changes: Any) -> Container:
@@ -152,7 +159,7 @@ CONFLICTS: dict[str, tuple[Callable[[Job], Job], str]] = {
         "job j-1 is at revision 2, so that revision 2 cannot follow",
     ),
     "an older one": (
-        lambda old: replace(old, terms=Terms(per_instance=PerInstanceTerms(revision=1))),
+        lambda old: replace(old, terms=JobTypeSpec(per_instance=PerInstanceTerms(revision=1))),
         "so that revision 1 cannot follow: somebody else was first",
     ),
     "one too late": (lambda old: revised(revised(old)), "so that revision 4 cannot follow"),
@@ -161,7 +168,7 @@ CONFLICTS: dict[str, tuple[Callable[[Job], Job], str]] = {
         "job j-1 is of type system, and cannot become one of type sysbatch",
     ),
     "another type without revisions": (
-        lambda old: replace(old, type=JobType.BATCH, terms=Terms()),
+        lambda old: replace(old, type=JobType.BATCH, terms=JobTypeSpec()),
         "cannot become one of type batch",
     ),
     "another task": (

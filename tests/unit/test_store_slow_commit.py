@@ -19,7 +19,7 @@ from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
 from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.service.contracts import InDoubt, NewContainer, NewJob, Unavailable
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.errors import LeftInDoubt, Withdrawn
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
@@ -90,13 +90,13 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
     async with backend_over(rig, store, tmp_path) as made:
         made._intake._write_patience_s = made._intake._commit_patience_s = 0.3
         yield made
 
 
-async def submit(backend: DispatcherBackend, key: str = "") -> str:
+async def submit(backend: DispatcherService, key: str = "") -> str:
     items = [NewContainer(spec=make_container(1).spec, priority=500, project="p")]
     made = await backend.submit(items, user="u", idempotency_key=key, fingerprint="f")
     return made[0].id
@@ -134,7 +134,7 @@ def test_what_is_being_committed_cannot_be_taken_back(store: Store, disk: Disk) 
 
 
 async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
-    backend: DispatcherBackend, store: Store, disk: Disk, rig: Rig
+    backend: DispatcherService, store: Store, disk: Disk, rig: Rig
 ) -> None:
     backend._intake._commit_patience_s = 60.0
     with stalled(disk) as stall:
@@ -149,7 +149,7 @@ async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
 
 
 async def test_who_is_not_told_what_came_of_it_is_told_that(
-    backend: DispatcherBackend, store: Store, disk: Disk
+    backend: DispatcherService, store: Store, disk: Disk
 ) -> None:
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="may be done or not; send it again with the same Idemp"):
@@ -163,7 +163,7 @@ async def test_who_is_not_told_what_came_of_it_is_told_that(
 
 
 async def test_jobs_and_changes_say_it_too(
-    backend: DispatcherBackend, store: Store, disk: Disk
+    backend: DispatcherService, store: Store, disk: Disk
 ) -> None:
     known = await submit(backend)
     job = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(),))
@@ -181,7 +181,7 @@ async def test_jobs_and_changes_say_it_too(
         assert (await backend.cancel(known)).cancel_requested
 
 
-async def test_it_is_a_503_of_a_type_of_its_own(backend: DispatcherBackend, disk: Disk) -> None:
+async def test_it_is_a_503_of_a_type_of_its_own(backend: DispatcherService, disk: Disk) -> None:
     async with serving(backend) as (base, _), aiohttp.ClientSession() as http:
         with stalled(disk):
             body = {"command": ["true"]}

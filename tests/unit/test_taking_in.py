@@ -13,7 +13,7 @@ from longshore.dispatcher.domain.containers import Dependency
 from longshore.dispatcher.domain.jobs import JobState, JobTask
 from longshore.dispatcher.domain.queries import JobFilter
 from longshore.dispatcher.service.contracts import Conflict, NewContainer, NewJob, NotFound
-from longshore.dispatcher.service.service import DispatcherBackend
+from longshore.dispatcher.service.service import DispatcherService
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.backend_rig import backend_over, store_in, waiting_rig
@@ -34,13 +34,13 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherBackend]:
+async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
     async with backend_over(rig, store, tmp_path) as made:
         yield made
 
 
 async def submit(
-    backend: DispatcherBackend, *after: Dependency, project: str = "p", key: str = ""
+    backend: DispatcherService, *after: Dependency, project: str = "p", key: str = ""
 ) -> str:
     spec = replace(make_container(1).spec, after=after)
     items = [NewContainer(spec=spec, priority=500, project=project)]
@@ -48,13 +48,13 @@ async def submit(
     return made[0].id
 
 
-async def submit_job(backend: DispatcherBackend, *tasks: JobTask, key: str = "") -> str:
+async def submit_job(backend: DispatcherService, *tasks: JobTask, key: str = "") -> str:
     new = NewJob(name="n", priority=500, project="p", labels=(("a", "b"),), tasks=tasks)
     made = await backend.submit_job(new, user="u", idempotency_key=key, fingerprint="f")
     return made.id
 
 
-async def state_of(backend: DispatcherBackend, container_id: str) -> str:
+async def state_of(backend: DispatcherService, container_id: str) -> str:
     """Return a container's committed state, once the engine has done what it has to do."""
     for _ in range(3000):
         if (await backend.container(container_id)).state.final:
@@ -68,7 +68,7 @@ def problems(error: pytest.ExceptionInfo[InvalidRequest]) -> list[tuple[str, str
 
 
 async def test_what_there_is_not_or_what_is_another_project_s_is_refused(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     other = await submit(backend, project="q")
     with pytest.raises(InvalidRequest) as error:
@@ -81,7 +81,7 @@ async def test_what_there_is_not_or_what_is_another_project_s_is_refused(
 
 
 async def test_arrays_wait_element_by_element_for_arrays_of_their_size_only(
-    backend: DispatcherBackend,
+    backend: DispatcherService,
 ) -> None:
     three = await submit_job(backend, make_task(size=3))
     named = await submit_job(backend, make_task("a", size=3))
@@ -102,7 +102,7 @@ async def test_arrays_wait_element_by_element_for_arrays_of_their_size_only(
 
 
 async def test_what_was_cancelled_before_decides_at_once(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     first = await submit(backend)
     await backend.cancel(first)
@@ -114,7 +114,7 @@ async def test_what_was_cancelled_before_decides_at_once(
 
 
 async def test_what_is_cancelled_while_who_waits_is_taken_in_is_not_missed(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     for _ in range(20):
         first = await submit(backend)
@@ -124,7 +124,7 @@ async def test_what_is_cancelled_while_who_waits_is_taken_in_is_not_missed(
 
 
 async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     job_id = await submit_job(backend, make_task("a", size=2), make_task("b", after=("/a",)))
     job = await backend.job(job_id)
@@ -141,7 +141,7 @@ async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
 
 
 async def test_a_repeated_key_answers_with_the_job_that_it_made(
-    backend: DispatcherBackend, rig: Rig
+    backend: DispatcherService, rig: Rig
 ) -> None:
     before = await submit(backend)
     first = await submit_job(backend, make_task(after=(before,)), key="k")
@@ -153,7 +153,7 @@ async def test_a_repeated_key_answers_with_the_job_that_it_made(
     assert rig.engine.workflow._pins == {}
 
 
-async def test_jobs_are_steered_as_a_whole(backend: DispatcherBackend, rig: Rig) -> None:
+async def test_jobs_are_steered_as_a_whole(backend: DispatcherService, rig: Rig) -> None:
     job_id = await submit_job(backend, make_task(size=3))
     assert (await backend.hold_job(job_id, held=True)).held
     assert not (await backend.hold_job(job_id, held=False)).held
@@ -176,7 +176,7 @@ async def test_jobs_are_steered_as_a_whole(backend: DispatcherBackend, rig: Rig)
     assert page.items[0].tally.cancelled == 3
 
 
-async def test_a_listing_shows_today_s_counts(backend: DispatcherBackend) -> None:
+async def test_a_listing_shows_today_s_counts(backend: DispatcherService) -> None:
     await submit_job(backend, make_task(size=3))
     listed = await backend.jobs(JobFilter(), cursor="", limit=10)
     assert listed.items[0].tally.queued + listed.items[0].tally.locked == 3

@@ -18,14 +18,14 @@ from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.dispatcher.scheduler.batch import unwanted
 from longshore.dispatcher.scheduler.batch.plan import plan
 from longshore.dispatcher.scheduler.placement import wait_reasons
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
-from longshore.dispatcher.scheduler.placement.snapshot import Limits, Line, Plan
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.snapshot import ClassPlacement, Limits, Plan
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
-from longshore.dispatcher.scheduler.scale_up.batch import Outlook
+from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits
 from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.drivers.interface import InstanceType
-from longshore.pool.holds import HindranceKind
+from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import DestroyInstance, SessionLost
 from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.engine_rig import Rig, last_commands
@@ -35,7 +35,9 @@ from tests.unit.test_spend import settings
 
 T1, T2, T4, T8 = (make_type(n, price=f"0.{n}") for n in (1, 2, 4, 8))
 DEAR = make_type(1, name="dear", price="0.3")
-RULES = Rules(placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256)
+RULES = PackingPolicy(
+    placement=Placement.PACKED, profile=Profile.OPTIMIZE_UTILIZATION, max_containers=256
+)
 
 
 def idle(id_: str, type_: InstanceType, *, last_busy: float = 1.0) -> Slot:
@@ -100,7 +102,7 @@ def test_beyond_the_limit_so_many_more_go() -> None:
 
 
 def test_a_quota_of_the_clouds_ends_one_too() -> None:
-    held = make_limits(instances=5, max_instances=9, held=(HindranceKind.QUOTA, "five at most"))
+    held = make_limits(instances=5, max_instances=9, held=(CreateBlockKind.QUOTA, "five at most"))
     assert decide([A_T4], *FIVE, limits=held).unwanted == ["a"]
 
 
@@ -123,7 +125,7 @@ def test_one_whom_no_type_has_room_for_keeps_nothing_idle_from_the_others() -> N
     slots = (idle("a", T1), idle("b", T1), idle("c", T1))
     full = make_limits(instances=3, max_instances=3)
     view = make_view(queue, slots, full, RULES)
-    lines = [Line(number=n, request_class=each) for n, each in enumerate(view.classes)]
+    lines = [ClassPlacement(number=n, request_class=each) for n, each in enumerate(view.classes)]
     first = WaitReason(code="at_quota", message="full")
     after = wait_reasons.behind("c-1", first)
     decided = Plan(
@@ -132,7 +134,7 @@ def test_one_whom_no_type_has_room_for_keeps_nothing_idle_from_the_others() -> N
         next_in_line=["c-1"],
         stopped=True,
     )
-    unwanted.make_way(view, decided, Outlook(full))
+    unwanted.make_way(view, decided, CreateLimits(full))
     assert decided.unwanted == ["a", "b"]
 
 

@@ -13,19 +13,25 @@ from longshore.dispatcher.scheduler.batch.unwanted import make_way
 from longshore.dispatcher.scheduler.placement import wait_reasons
 from longshore.dispatcher.scheduler.placement.avoiding import has_others, present
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
-from longshore.dispatcher.scheduler.placement.snapshot import Limits, Line, Plan, Refusal, View
+from longshore.dispatcher.scheduler.placement.snapshot import (
+    BudgetDenial,
+    ClassPlacement,
+    Limits,
+    Plan,
+    Snapshot,
+)
 from longshore.dispatcher.scheduler.placement.supervisors import Shares, shares
-from longshore.dispatcher.scheduler.scale_up.batch import Buyer, Demand, Outlook
+from longshore.dispatcher.scheduler.scale_up.batch import Buyer, CreateLimits, UnmetDemand
 from longshore.dispatcher.scheduler.scale_up.solve import Option
 from longshore.dispatcher.state.queue import ClassKey, Order
 from longshore.drivers.interface import Resources
-from longshore.pool.holds import Hindrance, HindranceKind
+from longshore.pool.holds import CreateBlock, CreateBlockKind
 
 # ---- what a pass has decided so far, so that it can be undone ------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
-class Deed:
+class UndoEntry:
     """A start, or claims, for `number` containers of a class from one on.
 
     `order` is that of the first, `first` its position in the class. Claims that an earlier pass has
@@ -33,7 +39,7 @@ class Deed:
     """
 
     order: Order
-    line: Line
+    line: ClassPlacement
     slot: Slot
     number: int
     first: int
@@ -65,21 +71,21 @@ class _Step(Enum):
 
 @dataclass(slots=True)
 class _Pass:
-    view: View
+    view: Snapshot
     plan: Plan
-    outlook: Outlook
+    outlook: CreateLimits
     heads: list[tuple[Order, str, int]] = field(default_factory=list)
-    demands: list[Demand] = field(default_factory=list)
-    deeds: list[Deed] = field(default_factory=list)
+    demands: list[UnmetDemand] = field(default_factory=list)
+    deeds: list[UndoEntry] = field(default_factory=list)
     containers_left: int | None = None
     supervisors_left: int | None = None
     shares: Shares = field(default_factory=lambda: Shares(taken=[]))
     stopped_by: tuple[str, WaitReason] | None = None
     by_turns: bool = False
     room_came_free: bool = False
-    refusals: dict[ClassKey, Refusal] = field(default_factory=dict)
+    refusals: dict[ClassKey, BudgetDenial] = field(default_factory=dict)
 
-    def push_head(self, line: Line) -> None:
+    def push_head(self, line: ClassPlacement) -> None:
         """Let the first container of a class that has had no turn have one."""
         head = line.request_class.at(line.position)
         if head is not None:
@@ -88,7 +94,7 @@ class _Pass:
 
     # ---- one container ---------------------------------------------------------------------
 
-    def step(self, order: Order, container_id: str, line: Line) -> _Step:
+    def step(self, order: Order, container_id: str, line: ClassPlacement) -> _Step:
         """Give the first container of a class without a place its place, or say why it waits."""
         if self.plan.stopped:
             # What comes anyway is no use to who is next in line: who it was created for keeps it.
@@ -112,7 +118,7 @@ class _Pass:
             return self._give(order, container_id, line, slot)
         return self._demand(order, container_id, line)
 
-    def best(self, line: Line) -> Slot | None:
+    def best(self, line: ClassPlacement) -> Slot | None:
         """Return the best slot with room for one of a class, of those that its account may pay.
 
         It is none of those that the class avoids.
@@ -123,12 +129,12 @@ class _Pass:
         with self.view.fleet.without(avoided):
             return self._best_of_all(line)
 
-    def _last_resort(self, line: Line) -> Slot | None:
+    def _last_resort(self, line: ClassPlacement) -> Slot | None:
         """Return the best slot with room of those that a class avoids, if no other has any."""
         avoided = present(line.key, self.view.fleet.slots)
         return self._best_of_all(line) if avoided else None
 
-    def _best_of_all(self, line: Line) -> Slot | None:
+    def _best_of_all(self, line: ClassPlacement) -> Slot | None:
         fleet, needs = self.view.fleet, line.request_class.needs
         budget = self.view.limits.budget
         closed: Collection[str] = self.plan.closed
@@ -143,14 +149,14 @@ class _Pass:
             closed = {*closed, slot.type.name}
         return None
 
-    def _wait(self, line: Line, reason: WaitReason) -> _Step:
+    def _wait(self, line: ClassPlacement, reason: WaitReason) -> _Step:
         self.plan.waiting[line.key] = reason
         return _Step.LEAVE
 
-    def _give(self, order: Order, container_id: str, line: Line, slot: Slot) -> _Step:
+    def _give(self, order: Order, container_id: str, line: ClassPlacement, slot: Slot) -> _Step:
         need = line.request_class.need(slot.type)
         self._spend(line, slot, 1)
-        deed = Deed(order=order, line=line, slot=slot, number=1, first=line.position)
+        deed = UndoEntry(order=order, line=line, slot=slot, number=1, first=line.position)
         deed.is_start = slot.kind is SlotKind.READY
         if deed.is_start:
             self.view.fleet.take(slot, need)
@@ -166,7 +172,7 @@ class _Pass:
         self._done(deed)
         return _Step.NEXT
 
-    def _give_what_is_kept(self, order: Order, line: Line) -> _Step:
+    def _give_what_is_kept(self, order: Order, line: ClassPlacement) -> _Step:
         """Let the next containers of a class have what was claimed for it before."""
         slot, number = line.kept.pop()
         waiting = len(line.request_class) - line.position
@@ -178,18 +184,18 @@ class _Pass:
             line.kept.append((slot, usable - used))
         if used:
             line.claims.append((slot, used))
-            deed = Deed(order=order, line=line, slot=slot, number=used, first=line.position)
+            deed = UndoEntry(order=order, line=line, slot=slot, number=used, first=line.position)
             deed.is_kept = True
             self._done(deed)
         return _Step.NEXT
 
-    def _turn(self, line: Line) -> int:
+    def _turn(self, line: ClassPlacement) -> int:
         """Return how many of a class come before the first of any other, itself counted."""
         if not self.heads:
             return len(line.request_class) - line.position
         return max(1, line.request_class.before(self.heads[0][0]) - line.position)
 
-    def give_surplus_up(self, line: Line, *, starting: int = 0) -> None:
+    def give_surplus_up(self, line: ClassPlacement, *, starting: int = 0) -> None:
         """Give up what a class has claimed for more containers than will wait.
 
         What is farthest from running something goes first; `starting` of them start now.
@@ -217,39 +223,41 @@ class _Pass:
                 fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
                 self._spend(line, slot, 1)
                 line.claims.append((slot, 1))
-                deed = Deed(order=demand.order, line=line, slot=slot, number=1, first=line.position)
+                deed = UndoEntry(
+                    order=demand.order, line=line, slot=slot, number=1, first=line.position
+                )
                 self.deeds.append(deed)
                 demand.number -= 1
 
-    def _give_up(self, line: Line, slot: Slot, number: int) -> None:
+    def _give_up(self, line: ClassPlacement, slot: Slot, number: int) -> None:
         """Give up claims of a class, and what they cost."""
         self.view.fleet.unclaim(line.key, slot, number)
         self._spend(line, slot, -number)
         self.room_came_free = True
 
-    def _spend(self, line: Line, slot: Slot, number: int) -> None:
+    def _spend(self, line: ClassPlacement, slot: Slot, number: int) -> None:
         budget = self.view.limits.budget
         if budget is not None:
             budget.place(line.key.account, slot, line.request_class.need(slot.type), number)
 
-    def _done(self, deed: Deed) -> None:
+    def _done(self, deed: UndoEntry) -> None:
         self.deeds.append(deed)
         deed.line.position += deed.number
         self.count(deed.line, -deed.number)
 
-    def _most(self, line: Line) -> list[int]:
+    def _most(self, line: ClassPlacement) -> list[int]:
         """Return the limits of how many more of a class may have a place."""
         left = (self.containers_left, self._supervisors_left(line))
         return [number for number in left if number is not None]
 
-    def _supervisors_left(self, line: Line) -> int | None:
+    def _supervisors_left(self, line: ClassPlacement) -> int | None:
         """Return how many more of a class may have a place as supervisors, None for any number."""
         if not line.key.supervisor:
             return None
         left = (self.supervisors_left, self.shares.left(line))
         return min((number for number in left if number is not None), default=None)
 
-    def count(self, line: Line, number: int) -> None:
+    def count(self, line: ClassPlacement, number: int) -> None:
         """Note that so many more of a class may have a place, or fewer."""
         if self.containers_left is not None:
             self.containers_left += number
@@ -259,7 +267,7 @@ class _Pass:
 
     # ---- what needs a new instance ---------------------------------------------------------
 
-    def _demand(self, order: Order, container_id: str, line: Line) -> _Step:
+    def _demand(self, order: Order, container_id: str, line: ClassPlacement) -> _Step:
         """Note that containers of a class need new instances, if any may be created for them."""
         last = self._last_resort(line) if not line.demanded else None
         if last is not None:
@@ -279,7 +287,9 @@ class _Pass:
             return self._wait_for_money(order, line, container_id, refusal)
         return self._demand_of(order, line, options)
 
-    def _elsewhere(self, order: Order, container_id: str, line: Line, last: Slot) -> _Step:
+    def _elsewhere(
+        self, order: Order, container_id: str, line: ClassPlacement, last: Slot
+    ) -> _Step:
         """Find one that has room only where it was lost another place, or let it go back there."""
         why = self._why_none_new(line)
         returns_at = self.view.returns_at(container_id)
@@ -292,14 +302,14 @@ class _Pass:
             return self._give(order, container_id, line, last)
         return self._wait(line, self.waiting_elsewhere(line, why))
 
-    def waiting_elsewhere(self, line: Line, why: WaitReason) -> WaitReason:
+    def waiting_elsewhere(self, line: ClassPlacement, why: WaitReason) -> WaitReason:
         """Return `why` a class has nothing new, and that it does not go where it was lost."""
         head = line.request_class.at(line.position)
         returns_at = self.view.returns_at(head[1]) if head is not None else math.inf
         avoided = present(line.key, self.view.fleet.slots)
         return wait_reasons.elsewhere(avoided, why, returns_at)
 
-    def _why_none_new(self, line: Line) -> WaitReason | None:
+    def _why_none_new(self, line: ClassPlacement) -> WaitReason | None:
         """Return why no instance may be created for a class, as things are; None when one may."""
         limits, options = self.view.limits, self.outlook.options(line)
         own = self.outlook.own_reason(line) or self._account_reason(line)
@@ -312,7 +322,7 @@ class _Pass:
         refusal = self.outlook.refusal(line, (option.type for option in options))
         return refusal.reason if refusal is not None else None
 
-    def _demand_of(self, order: Order, line: Line, options: tuple[Option, ...]) -> _Step:
+    def _demand_of(self, order: Order, line: ClassPlacement, options: tuple[Option, ...]) -> _Step:
         limits = self.view.limits
         if limits.creates_left and limits.tokens_left and len(self.demands) < _MOST_DEMANDS:
             self._add_demand(order, line, options)
@@ -321,21 +331,21 @@ class _Pass:
         self.plan.tokens_short = self.plan.tokens_short or tokens_short
         return self._wait(line, wait_reasons.TOKENS if tokens_short else wait_reasons.CREATES)
 
-    def _account_reason(self, line: Line) -> WaitReason | None:
+    def _account_reason(self, line: ClassPlacement) -> WaitReason | None:
         """Return why the limit of a class's account lets it have nothing now, else None."""
         refusal = self.outlook.refusal(line, self.outlook.with_room(line))
         if refusal is None or refusal.everywhere:
             return None
         return self.refusals.get(line.key, refusal).reason
 
-    def _wait_for_hold(self, order: Order, line: Line, container_id: str) -> _Step:
+    def _wait_for_hold(self, order: Order, line: ClassPlacement, container_id: str) -> _Step:
         reason, is_quota = wait_reasons.why_held(self._hindrances(line))
         if is_quota:
             return self._stop_at_quota(order, line, container_id, reason)
         return self._wait(line, reason)
 
     def _wait_for_money(
-        self, order: Order, line: Line, container_id: str, refusal: Refusal
+        self, order: Order, line: ClassPlacement, container_id: str, refusal: BudgetDenial
     ) -> _Step:
         if not refusal.everywhere or self.outlook.is_doubtful(line):
             return self._wait(line, refusal.reason)
@@ -345,10 +355,10 @@ class _Pass:
         self.plan.stopped = True
         return self.stop(line, container_id, refusal.reason)
 
-    def _add_demand(self, order: Order, line: Line, options: tuple[Option, ...]) -> None:
+    def _add_demand(self, order: Order, line: ClassPlacement, options: tuple[Option, ...]) -> None:
         """Note the containers of a class that come before the first of any other."""
         number = min([self._turn(line), *self._most(line)])
-        demand = Demand(
+        demand = UnmetDemand(
             order=order,
             line=line,
             number=number,
@@ -360,13 +370,13 @@ class _Pass:
         line.demanded = True
         self.count(line, -number)
 
-    def _hindrances(self, line: Line) -> list[Hindrance]:
+    def _hindrances(self, line: ClassPlacement) -> list[CreateBlock]:
         found = [self.outlook.hindrance(type_) for type_ in self.outlook.with_room(line)]
         return [hindrance for hindrance in found if hindrance is not None]
 
     # ---- limits that stop others ---------------------------------------------------------------
 
-    def stop(self, line: Line, container_id: str, reason: WaitReason) -> _Step:
+    def stop(self, line: ClassPlacement, container_id: str, reason: WaitReason) -> _Step:
         """Let everybody from a container on wait; it is the next in line."""
         self.plan.waiting[line.key] = reason
         self.plan.next_in_line.append(container_id)
@@ -374,7 +384,7 @@ class _Pass:
         return _Step.STOP
 
     def _stop_at_quota(
-        self, order: Order, line: Line, container_id: str, reason: WaitReason
+        self, order: Order, line: ClassPlacement, container_id: str, reason: WaitReason
     ) -> _Step:
         """Close the quotas that keep a container waiting; STOP when one is of everything.
 
@@ -388,7 +398,7 @@ class _Pass:
             return self._give(order, container_id, line, slot)
         limits, closed = self.view.limits, self.plan.closed
         found = {t.name: self.outlook.hindrance(t) for t in self.outlook.with_room(line)}
-        quotas = {name: h for name, h in found.items() if h and h.kind is HindranceKind.QUOTA}
+        quotas = {name: h for name, h in found.items() if h and h.kind is CreateBlockKind.QUOTA}
         everywhere = limits.instances >= limits.max_instances
         everywhere = everywhere or any(h.everywhere for h in quotas.values())
         if not everywhere and quotas.keys() <= closed.keys():
@@ -414,7 +424,7 @@ class _Pass:
             if number and not (deed.is_kept and self.plan.stopped):
                 self._undo(deed, number)
 
-    def _undo(self, deed: Deed, number: int) -> None:
+    def _undo(self, deed: UndoEntry, number: int) -> None:
         """Undo what was decided for the last containers of a deed."""
         line = deed.line
         line.position -= number
@@ -431,7 +441,7 @@ class _Pass:
 
     # ---- what is coming for lower ones ---------------------------------------------------------
 
-    def _room_of_lower_ones(self, order: Order, line: Line) -> Slot | None:
+    def _room_of_lower_ones(self, order: Order, line: ClassPlacement) -> Slot | None:
         """Return the best slot that is coming for lower ones and does for one of a class, if any.
 
         They have no claims on it afterwards.
@@ -461,7 +471,7 @@ class _Pass:
                 self._give_up(other, slot, number)
         return best
 
-    def _claims_after(self, order: Order) -> Iterator[tuple[Line, Slot, int]]:
+    def _claims_after(self, order: Order) -> Iterator[tuple[ClassPlacement, Slot, int]]:
         """Return the claims of earlier passes for containers that come after an order."""
         for deed in self.deeds:
             if not deed.is_start and deed.after(order):
@@ -470,7 +480,9 @@ class _Pass:
             for slot, number in line.kept:
                 yield line, slot, number
 
-    def _would_do(self, line: Line, slot: Slot, claims: Sequence[tuple[Resources, int]]) -> bool:
+    def _would_do(
+        self, line: ClassPlacement, slot: Slot, claims: Sequence[tuple[Resources, int]]
+    ) -> bool:
         """Return whether one of a class has room on a slot without some claims there."""
         need = line.request_class.needs.get(slot.type.name)
         if need is None or slot.id in line.key.avoided:
@@ -537,13 +549,13 @@ class _Pass:
             if self._start_on(line, unused):
                 self._push_first(heads, line)
 
-    def _push_first(self, heads: list[tuple[Order, int]], line: Line) -> None:
+    def _push_first(self, heads: list[tuple[Order, int]], line: ClassPlacement) -> None:
         """Note the first of a class that does not start, if not all of it have a place."""
         head = line.request_class.at(len(line.starts))
         if head is not None and line.position < len(line.request_class):
             heapq.heappush(heads, (head[0], line.number))
 
-    def _start_on(self, line: Line, slots: Sequence[Slot]) -> bool:
+    def _start_on(self, line: ClassPlacement, slots: Sequence[Slot]) -> bool:
         """Start the first of a class that does not start yet on one of some slots, if it may."""
         found = [slot for slot in slots if self._would_do(line, slot, ())]
         if not found or 0 in self._most(line):
@@ -569,7 +581,7 @@ class _Pass:
             line.kept.clear()
 
 
-def plan(view: View) -> Plan:
+def plan(view: Snapshot) -> Plan:
     """Decide one pass: containers in order of priority, each to its best place.
 
     A ready worker is best; then what a class has claimed on instances that come, then other room
@@ -608,19 +620,19 @@ def plan(view: View) -> Plan:
     return this.plan
 
 
-def _begin(view: View) -> _Pass:
-    lines: list[Line] = []
+def _begin(view: Snapshot) -> _Pass:
+    lines: list[ClassPlacement] = []
     for request_class in view.classes:
         by_slot: Mapping[str, int] = view.fleet.claims.get(request_class.key, {})
         kept = [(view.fleet.slots[slot_id], by_slot[slot_id]) for slot_id in by_slot]
         # The last is used first: what is nearest to running something.
         kept.sort(key=lambda each: (each[0].kind, each[0].id), reverse=True)
-        lines.append(Line(number=len(lines), request_class=request_class, kept=kept))
+        lines.append(ClassPlacement(number=len(lines), request_class=request_class, kept=kept))
     share = shares(view.limits, lines, view.fleet)
     return _Pass(
         view=view,
         plan=Plan(lines=lines),
-        outlook=Outlook(view.limits),
+        outlook=CreateLimits(view.limits),
         containers_left=view.limits.containers_left,
         supervisors_left=view.limits.supervisors_left,
         shares=share,
@@ -628,7 +640,7 @@ def _begin(view: View) -> _Pass:
     )
 
 
-def _are_short(limits: Limits, lines: Sequence[Line]) -> bool:
+def _are_short(limits: Limits, lines: Sequence[ClassPlacement]) -> bool:
     """Return whether not all may have a place at once."""
     supervisors = [line for line in lines if line.key.supervisor]
     found = ((limits.containers_left, lines), (limits.supervisors_left, supervisors))

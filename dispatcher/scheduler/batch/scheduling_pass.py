@@ -20,25 +20,25 @@ from longshore.dispatcher.scheduler.placement import plan_check, wait_reasons
 from longshore.dispatcher.scheduler.placement.concurrency import Concurrency
 from longshore.dispatcher.scheduler.placement.create_limits import create_limits
 from longshore.dispatcher.scheduler.placement.evict import Evictions
-from longshore.dispatcher.scheduler.placement.fleet import Rules, Slot, SlotKind
-from longshore.dispatcher.scheduler.placement.fleet_sync import Kept, Roster
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync, Reservations
 from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
 from longshore.dispatcher.scheduler.placement.snapshot import (
     Budget,
     Ceiling,
+    ClassPlacement,
     Limits,
-    Line,
     Plan,
-    View,
+    Snapshot,
 )
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend, PassBudget
-from longshore.dispatcher.scheduler.placement.start import Starter
-from longshore.dispatcher.scheduler.placement.workload import Placers
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.scheduler.placement.start import AttemptStarter
+from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.history import History
 from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.dispatcher.state.restarts import returns_at
-from longshore.dispatcher.state.spend_limits import Account, SpendLimits, payer_of
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubjects, payer_of
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
 from longshore.pool import launching, shutdown
@@ -69,18 +69,18 @@ class _Locks:
         return self.number if len(self.ids) < self.number else 0
 
 
-class Placing:
+class SchedulingPass:
     """Runs passes; keeps who holds a claim and why everybody else waits."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: Ledger,
+        ledger: ContainerTable,
         settings: SchedulerSettings,
         records: Mapping[str, InstanceRecord],
-        placers: Placers,
-        kept: Kept,
+        placers: WorkloadSchedulers,
+        kept: Reservations,
         market: PreemptibleMarket,
     ) -> None:
         """Make what plans for a pool; `records` has what instances were bought for.
@@ -95,7 +95,7 @@ class Placing:
             max_containers=settings.max_containers,
             supervisor_fraction=settings.supervisor_fraction,
         )
-        self.rules = Rules(
+        self.rules = PackingPolicy(
             placement=settings.placement,
             profile=settings.profile,
             max_containers=settings.max_containers_per_instance,
@@ -106,7 +106,7 @@ class Placing:
         self.placers = placers
         self._kept = kept
         self._market = market
-        self._starter = Starter(pool, ledger)
+        self._starter = AttemptStarter(pool, ledger)
         self.roster = self._new_roster()
         self.waiting: dict[ClassKey, WaitReason] = {}
         self.history = History()
@@ -119,8 +119,8 @@ class Placing:
         self._uncertain: set[str] = set()
         self._last_pass_at = -inf
 
-    def _new_roster(self) -> Roster:
-        return Roster(self.pool, self.rules, self.spend, self.evictions.reserved, self._kept)
+    def _new_roster(self) -> FleetSync:
+        return FleetSync(self.pool, self.rules, self.spend, self.evictions.reserved, self._kept)
 
     @property
     def locked(self) -> set[str]:
@@ -202,7 +202,7 @@ class Placing:
             self.pool.touched.update(self.spend.workers)
         self.ledger.published.append(PublishFailedPass(error=error))
 
-    def _carry_out(self, decided: Plan, payers: Mapping[str, Account], now: float) -> None:
+    def _carry_out(self, decided: Plan, payers: Mapping[str, SpendSubjects], now: float) -> None:
         for slot in decided.creates:
             payer = payer_of(payers.get(slot.id, ()))
             type_ = self.pool.types[slot.type.name]
@@ -254,14 +254,14 @@ class Placing:
         fleet.forget_classes(keys)
         return classes
 
-    def view(self, now: float) -> View:
+    def view(self, now: float) -> Snapshot:
         """Return what the planner would decide from, as of the latest `refresh`; it stays so."""
         classes = self.ledger.queue.classes()
         return self._view(classes, self._budget(classes), now)
 
-    def _view(self, classes: list[RequestClass], budget: Budget | None, now: float) -> View:
+    def _view(self, classes: list[RequestClass], budget: Budget | None, now: float) -> Snapshot:
         resting = self.roster.resting
-        return View(
+        return Snapshot(
             classes=classes,
             fleet=self.roster.fleet,
             limits=self._limits(budget, now),
@@ -386,7 +386,7 @@ class Placing:
             if container.state is ContainerState.LOCKED:
                 self.ledger.unlock(container_id)
 
-    def _start(self, container_id: str, line: Line, slot: Slot, now: float) -> None:
+    def _start(self, container_id: str, line: ClassPlacement, slot: Slot, now: float) -> None:
         worker = self.pool.workers[slot.id]
         self._starter.start(container_id, worker, line.request_class.need(slot.type), now)
 

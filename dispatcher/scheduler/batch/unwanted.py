@@ -22,8 +22,8 @@ from itertools import groupby
 
 from longshore.dispatcher.domain.feasibility import has_room
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
-from longshore.dispatcher.scheduler.placement.snapshot import Line, Plan, View
-from longshore.dispatcher.scheduler.scale_up.batch import Outlook
+from longshore.dispatcher.scheduler.placement.snapshot import ClassPlacement, Plan, Snapshot
+from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits
 from longshore.dispatcher.state.queue import Order
 from longshore.drivers.interface import InstanceType
 
@@ -40,7 +40,7 @@ class _Shortage:
     """
 
     container_id: str
-    lines: tuple[Line, ...]
+    lines: tuple[ClassPlacement, ...]
     types: frozenset[str] | None
     of_money: bool
     over: Decimal
@@ -57,7 +57,7 @@ class _Shortage:
         return Decimal(len(covered))
 
 
-def make_way(view: View, plan: Plan, outlook: Outlook) -> None:
+def make_way(view: Snapshot, plan: Plan, outlook: CreateLimits) -> None:
     """Say in a plan which idle instances make way for those who wait at limits."""
     found: list[Slot] = []
     withheld: set[str] = set()
@@ -74,7 +74,7 @@ def make_way(view: View, plan: Plan, outlook: Outlook) -> None:
     plan.withheld = sorted(withheld)
 
 
-def _shortages(view: View, plan: Plan, outlook: Outlook) -> Iterator[_Shortage]:
+def _shortages(view: Snapshot, plan: Plan, outlook: CreateLimits) -> Iterator[_Shortage]:
     """Return the limits that kept somebody waiting: of some types first, then of everything."""
     closed = sorted(plan.closed, key=lambda name: (plan.closed[name], name))
     for container_id, names in groupby(closed, key=lambda name: plan.closed[name]):
@@ -90,7 +90,7 @@ def _shortages(view: View, plan: Plan, outlook: Outlook) -> Iterator[_Shortage]:
         yield _of_everything(view, plan, outlook)
 
 
-def _of_everything(view: View, plan: Plan, outlook: Outlook) -> _Shortage:
+def _of_everything(view: Snapshot, plan: Plan, outlook: CreateLimits) -> _Shortage:
     """Return the limit at which the pass stopped, as it is now that all has been bought."""
     container_id, limits = plan.next_in_line[-1], view.limits
     lines = tuple(_waiting(plan, container_id))
@@ -106,7 +106,7 @@ def _of_everything(view: View, plan: Plan, outlook: Outlook) -> _Shortage:
     )
 
 
-def _waiting(plan: Plan, container_id: str) -> list[Line]:
+def _waiting(plan: Plan, container_id: str) -> list[ClassPlacement]:
     """Return the classes of which the first without a place waits for a limit, or behind another.
 
     The one that is next in line comes first.
@@ -122,7 +122,7 @@ def _waiting(plan: Plan, container_id: str) -> list[Line]:
     return [line for _, _, line in sorted(found, key=lambda each: each[:2])]
 
 
-def _ranked(view: View, plan: Plan, shortage: _Shortage, found: Sequence[Slot]) -> list[Slot]:
+def _ranked(view: Snapshot, plan: Plan, shortage: _Shortage, found: Sequence[Slot]) -> list[Slot]:
     """Return the idle instances that take up what is short, but for those that were `found`.
 
     The one that is least likely to be wanted comes first.
@@ -146,7 +146,11 @@ def _ranked(view: View, plan: Plan, shortage: _Shortage, found: Sequence[Slot]) 
 
 
 def _making_way(
-    view: View, outlook: Outlook, shortage: _Shortage, ranked: Sequence[Slot], lacking: Decimal
+    view: Snapshot,
+    outlook: CreateLimits,
+    shortage: _Shortage,
+    ranked: Sequence[Slot],
+    lacking: Decimal,
 ) -> tuple[list[Slot], list[Slot]]:
     """Return which of some idle instances make way for what a shortage keeps waiting.
 
@@ -210,8 +214,8 @@ class _LookAhead:
     is `left`: what is idle, not kept and not `spared`; `first` is what the first of them lacks.
     """
 
-    view: View
-    outlook: Outlook
+    view: Snapshot
+    outlook: CreateLimits
     shortage: _Shortage
     lacking: Decimal
     left: Decimal
@@ -238,13 +242,13 @@ class _LookAhead:
             self._push(heads, number, line, max(end, position + 1))
 
     def _push(
-        self, heads: list[tuple[Order, int, int]], number: int, line: Line, position: int
+        self, heads: list[tuple[Order, int, int]], number: int, line: ClassPlacement, position: int
     ) -> None:
         head = line.request_class.at(position)
         if head is not None:
             heapq.heappush(heads, (head[0], number, position))
 
-    def _place(self, line: Line) -> bool:
+    def _place(self, line: ClassPlacement) -> bool:
         """Find room for one of a class; return False where there is no more for anybody."""
         if any(self._fill(slot, line) for slot in self.rooms):
             return True
@@ -264,7 +268,7 @@ class _LookAhead:
             self.first = self.lacking
         return self._fill(self._beside(empty_slot(SlotKind.NEW, "", type_)), line)
 
-    def _new_type(self, line: Line) -> InstanceType:
+    def _new_type(self, line: ClassPlacement) -> InstanceType:
         """Return the type that would be created for a class: the cheapest that may be."""
         options = [option.type for option in self.outlook.options(line)]
         types = options or self.outlook.with_room(line)
@@ -276,7 +280,7 @@ class _LookAhead:
         self.rooms.append(copy)
         return copy
 
-    def _fill(self, slot: Slot, line: Line) -> bool:
+    def _fill(self, slot: Slot, line: ClassPlacement) -> bool:
         need = line.request_class.needs.get(slot.type.name)
         if need is None or not self.view.fleet.rules.has_room(slot, need):
             return False

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.domain.feasibility import eligible_types, need
-from longshore.dispatcher.scheduler.elastic.model import Component, ElasticView, Part, Place, Room
+from longshore.dispatcher.scheduler.elastic.model import (
+    Component,
+    ElasticNode,
+    ElasticView,
+    MemberPlace,
+    Part,
+)
 from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot, SlotKind
 from longshore.dispatcher.state.queue import ClassKey
 from longshore.drivers.interface import Resources
@@ -14,7 +20,7 @@ from longshore.pool.charging import charge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class MemberRequest:
     """What one member of a component asks for, by the names of the types that would do."""
 
     key: ClassKey
@@ -22,15 +28,15 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """Room that a pass has taken, or found taken, for a member."""
+class Assignment:
+    """ElasticNode that a pass has taken, or found taken, for a member."""
 
-    place: Place
+    place: MemberPlace
     slot: Slot
     need: Resources
 
 
-class Floor:
+class Allocation:
     """Room on all instances of a view, in copies of its own.
 
     `free` is what is left on those that are ready, added up; `places_left` how many more containers
@@ -41,7 +47,7 @@ class Floor:
         self._view = view
         self._fleet = Fleet(view.rules)
         self._journal: list[tuple[Slot, Resources, bool]] = []
-        self._asks: dict[ClassKey, Ask] = {}
+        self._asks: dict[ClassKey, MemberRequest] = {}
         self.free = Resources()
         self.places_left = view.containers_left
         for room in sorted(view.rooms, key=lambda room: room.id):
@@ -49,7 +55,7 @@ class Floor:
             if room.kind is SlotKind.READY:
                 self.free = self.free.plus(room.free)
 
-    def ask(self, component: Component) -> Ask:
+    def ask(self, component: Component) -> MemberRequest:
         """Return what a member of a component asks for."""
         key = ClassKey(
             resources=component.resources,
@@ -65,7 +71,7 @@ class Floor:
                 max_price_factor=self._view.max_price_factor,
             )
             needs = {type_.name: need(type_, key.resources, key.unnamed) for type_ in types}
-            self._asks[key] = Ask(key=key, needs=needs)
+            self._asks[key] = MemberRequest(key=key, needs=needs)
         return self._asks[key]
 
     def slots(self) -> list[Slot]:
@@ -76,7 +82,7 @@ class Floor:
         """Return an instance, None for one that takes no new work; it belongs to the floor."""
         return self._fleet.slots.get(instance_id)
 
-    def find(self, ask: Ask, *, coming: bool = False) -> Slot | None:
+    def find(self, ask: MemberRequest, *, coming: bool = False) -> Slot | None:
         """Return the best ready instance with room for one member, None when none has.
 
         With `coming` those on their way will do as well, if none is ready. Where no more containers
@@ -132,7 +138,7 @@ class Floor:
             self.free = self.free.plus(slot.free.minus(before))
 
 
-def slot_in(room: Room) -> Slot:
+def slot_in(room: ElasticNode) -> Slot:
     """Return a room as something that can be filled."""
     return Slot(
         kind=room.kind,
@@ -148,28 +154,28 @@ def slot_in(room: Room) -> Slot:
 # ---- seats, and what is said of those who are to have them ---------------------------------------
 
 
-def seat_of(job_id: str, component: Component, index: int, slot: Slot) -> Seat:
+def assignment_of(job_id: str, component: Component, index: int, slot: Slot) -> Assignment:
     """Return the seat of a member on an instance."""
-    place = Place(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
+    place = MemberPlace(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
     wanted = need(slot.type, component.resources, component.unnamed)
-    return Seat(place=place, slot=slot, need=wanted)
+    return Assignment(place=place, slot=slot, need=wanted)
 
 
-def sit(floor: Floor, job_id: str, part: Part, slot: Slot) -> Seat:
+def allocate(floor: Allocation, job_id: str, part: Part, slot: Slot) -> Assignment:
     """Take a seat on an instance for a member, and return it."""
     component, member = part
-    seat = seat_of(job_id, component, member.index, slot)
+    seat = assignment_of(job_id, component, member.index, slot)
     floor.take(slot, seat.need)
     return seat
 
 
-def as_listed(seats: Sequence[Seat], parts: Sequence[Part]) -> list[Seat]:
+def as_listed(seats: Sequence[Assignment], parts: Sequence[Part]) -> list[Assignment]:
     """Return seats in the order of their members."""
     known = {(seat.place.component, seat.place.index): seat for seat in seats}
     return [known[component.name, member.index] for component, member in parts]
 
 
-def by_member(place: Place) -> tuple[str, str, int]:
+def by_member(place: MemberPlace) -> tuple[str, str, int]:
     """Return the member who has, or is to have, a place: by job, component and number."""
     return place.job_id, place.component, place.index
 

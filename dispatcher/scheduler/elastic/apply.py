@@ -10,20 +10,20 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingFor,
     Reason,
+    StopReason,
 )
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import ElasticMode
-from longshore.dispatcher.scheduler.elastic.capacity import Rooms
+from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
 from longshore.dispatcher.scheduler.elastic.lifecycle import may_start
 from longshore.dispatcher.scheduler.elastic.model import Component, Member, MemberState
-from longshore.dispatcher.scheduler.elastic.runtime_state import Key, Live, without_place
-from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind
+from longshore.dispatcher.scheduler.elastic.runtime_state import ElasticState, Key, without_place
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind
 from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
-from longshore.dispatcher.scheduler.placement.start import Starter
+from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.state.attempt_end import is_eviction
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool import attempts
 from longshore.pool.charging import charge
@@ -41,7 +41,7 @@ HOSTS_MOST_BYTES = 384 * 2**10
 _NOT_IN_NAMES = re.compile(r"[^A-Z0-9]")
 
 
-def hosts_of(live: Live, address_of: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+def hosts_of(live: ElasticState, address_of: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
     """Return where the members of a job are, as all of them find it in their environment.
 
     The hosts of each component are in the order of its members; one that has no place has "".
@@ -91,16 +91,16 @@ UNPAID_WAIT_S = 30.0
 """For how long a job, or an elastic member, gives its place up that may not be paid."""
 
 
-class Deeds:
+class ElasticApplier:
     """Starts and ends members of elastic jobs, and ends what waits of a job that is over."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: Ledger,
-        rooms: Rooms,
-        rules: Rules,
+        ledger: ContainerTable,
+        rooms: CapacityView,
+        rules: PackingPolicy,
         most_placed: Callable[[float], int | None],
         is_paid: Callable[[Container, Worker, Resources], bool],
     ) -> None:
@@ -114,14 +114,14 @@ class Deeds:
         self._rules = rules
         self._most_placed = most_placed
         self._is_paid = is_paid
-        self._starter = Starter(pool, ledger)
+        self._starter = AttemptStarter(pool, ledger)
 
-    def container(self, live: Live, key: Key) -> Container | None:
+    def container(self, live: ElasticState, key: Key) -> Container | None:
         """Return the container of a member, None where that has ended for good."""
         container_id = live.ids.get(key)
         return None if container_id is None else self._ledger.containers.get(container_id)
 
-    def unstarted(self, live: Live) -> Iterator[tuple[Component, Member]]:
+    def unstarted(self, live: ElasticState) -> Iterator[tuple[Component, Member]]:
         """Yield the members of a job that have a place and no attempt there yet."""
         placed = live.placed()
         components = live.roles() if placed else {}
@@ -130,7 +130,7 @@ class Deeds:
             if container is not None and not container.has_open_attempt:
                 yield components[member.component], member
 
-    def rejoin(self, live: Live) -> None:
+    def rejoin(self, live: ElasticState) -> None:
         """Let a job queue again that lacks an essential member; what runs of it goes on.
 
         A rigid job does so for any member, until one is started. Whoever is not started has no
@@ -154,10 +154,10 @@ class Deeds:
 
     def stop(
         self,
-        live: Live,
+        live: ElasticState,
         members: Iterable[Member],
         outcome: AttemptOutcome,
-        why: EndingFor,
+        why: StopReason,
         now: float,
     ) -> None:
         """Tell members to end that are `stopping`; who was not started has no place at once."""
@@ -173,7 +173,7 @@ class Deeds:
                 attempts.kill(self._pool, attempt_id, now)
         live.put(never)
 
-    def finish(self, live: Live, why: Reason, now: float) -> None:
+    def finish(self, live: ElasticState, why: Reason, now: float) -> None:
         """End the containers of a job that is over which have no open attempt."""
         for key, container_id in live.ids.items():
             container = self._ledger.containers.get(container_id)
@@ -187,7 +187,7 @@ class Deeds:
 
     # ---- starting ----------------------------------------------------------------------------
 
-    def start(self, live: Live, now: float) -> None:
+    def start(self, live: ElasticState, now: float) -> None:
         """Start the members of a job whose turn it is, and for which there is room by now."""
         if not live.placed():
             return
@@ -215,7 +215,7 @@ class Deeds:
                 renewals = live.job.renewals
                 self._starter.start(container.id, worker, wanted, now, revision=renewals, more=more)
 
-    def _leave_unpaid(self, live: Live, member: Member, not_before: float) -> bool:
+    def _leave_unpaid(self, live: ElasticState, member: Member, not_before: float) -> bool:
         """Give back what a member has that may not be paid; return whether its whole job waits.
 
         A job does that needs the member, and of which nothing runs. Once some of it does, the rest

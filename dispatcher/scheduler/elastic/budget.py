@@ -22,11 +22,11 @@ from dataclasses import replace
 from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import WaitReason
-from longshore.dispatcher.scheduler.elastic.allocation import Ask, Seat
+from longshore.dispatcher.scheduler.elastic.allocation import Assignment, MemberRequest
 from longshore.dispatcher.scheduler.elastic.model import ElasticView
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind, empty_slot
 from longshore.dispatcher.scheduler.scale_up.solve import NewInstance
-from longshore.dispatcher.state.spend_limits import Account
+from longshore.dispatcher.state.spend_limits import SpendSubjects
 from longshore.drivers.interface import InstanceType
 
 SPEND_LIMIT = "spend_limit"
@@ -35,14 +35,14 @@ SPEND_LIMIT = "spend_limit"
 _NOTHING = Decimal(0)
 
 
-class Purse:
+class ElasticBudget:
     """What may still be spent; places that jobs get are reserved in the view's budget."""
 
     def __init__(self, view: ElasticView) -> None:
         self._budget = view.budget
         self._accounts = view.accounts
         self._types = {type_.name: type_ for type_ in view.types}
-        self._paid: list[tuple[Account, Seat]] = []
+        self._paid: list[tuple[SpendSubjects, Assignment]] = []
 
     def is_limited(self, job_id: str) -> bool:
         """Return whether a job has limits of its own project or user."""
@@ -50,7 +50,7 @@ class Purse:
 
     # ---- places ------------------------------------------------------------------------------
 
-    def never(self, job_id: str, ask: Ask) -> WaitReason | None:
+    def never(self, job_id: str, ask: MemberRequest) -> WaitReason | None:
         """Return why a job's account may not even have one such member on any type, if so."""
         account = self._accounts.get(job_id, ())
         if self._budget is None or not account:
@@ -64,7 +64,7 @@ class Purse:
             why = why or refusal.reason
         return why
 
-    def pay(self, job_id: str, seats: Sequence[Seat]) -> WaitReason | None:
+    def pay(self, job_id: str, seats: Sequence[Assignment]) -> WaitReason | None:
         """Reserve what seats cost a job's account, or return why it may not have them all.
 
         Nothing is reserved then.

@@ -6,11 +6,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.scheduler.elastic.allocation import slot_in
-from longshore.dispatcher.scheduler.elastic.model import Room
+from longshore.dispatcher.scheduler.elastic.model import ElasticNode
 from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
-from longshore.dispatcher.scheduler.placement.workload import NOTHING, Placers
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import Resources
 from longshore.pool import probing
 from longshore.pool.charging import charge, clamped
@@ -19,25 +19,25 @@ from longshore.pool.model import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class NodeCapacity:
     """An instance as it will be once those that are told to end have ended.
 
     `going` is the room that they still take.
     """
 
-    room: Room
+    room: ElasticNode
     going: Resources = NOTHING
 
 
-class Rooms:
+class CapacityView:
     """The instances that elastic jobs may use, brought up to date from pass to pass."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: Ledger,
-        placers: Placers,
+        ledger: ContainerTable,
+        placers: WorkloadSchedulers,
         fleet: Callable[[], Fleet],
         reserved: Container[str],
     ) -> None:
@@ -50,13 +50,13 @@ class Rooms:
         self._placers = placers
         self._fleet = fleet
         self._reserved = reserved
-        self._bases: dict[str, Base] = {}
+        self._bases: dict[str, NodeCapacity] = {}
         self._leaving: dict[str, frozenset[str]] = {}
         self._others: Mapping[str, Resources] = {}
         self._whole = True
 
     @property
-    def bases(self) -> Mapping[str, Base]:
+    def bases(self) -> Mapping[str, NodeCapacity]:
         """Return the instances by id, as of the latest `update`; not a copy."""
         return self._bases
 
@@ -116,7 +116,7 @@ class Rooms:
         going = (each for each in sorted(worker.attempts) if self._is_going(each))
         return {self._ledger.open_attempts[attempt_id]: attempt_id for attempt_id in going}
 
-    def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> Base | None:
+    def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> NodeCapacity | None:
         if worker.id in self._reserved or not probing.takes_work(self._pool, worker, now):
             return None
         slot = slot_of(worker)
@@ -135,9 +135,9 @@ class Rooms:
             for id_ in worker.sharing
         )
         going = slot.free.minus(before)
-        return Base(room=room_of(slot), going=going)
+        return NodeCapacity(room=room_of(slot), going=going)
 
-    def _of_launch(self, token: str, type_name: str) -> Base | None:
+    def _of_launch(self, token: str, type_name: str) -> NodeCapacity | None:
         type_ = self._pool.types.get(type_name)
         if type_ is None:
             return None
@@ -145,7 +145,7 @@ class Rooms:
         slot.free = slot.free.minus(self._others.get(token, NOTHING))
         self._leave_to_newcomers(slot)
         self._leave_to_claims(slot, token)
-        return Base(room=room_of(slot))
+        return NodeCapacity(room=room_of(slot))
 
     def _leave_to_newcomers(self, slot: Slot) -> None:
         per_instance = self._placers.per_instance
@@ -168,9 +168,9 @@ class Rooms:
         return container.cancel_requested or container.attempts[-1].ending is not None
 
 
-def room_of(slot: Slot) -> Room:
+def room_of(slot: Slot) -> ElasticNode:
     """Return a slot as elastic jobs see it."""
-    return Room(
+    return ElasticNode(
         id=slot.id,
         type=slot.type,
         free=slot.free,
@@ -181,7 +181,7 @@ def room_of(slot: Slot) -> Room:
     )
 
 
-def with_seats(room: Room, needs: Iterable[Resources]) -> tuple[Room, Sequence[bool]]:
+def with_seats(room: ElasticNode, needs: Iterable[Resources]) -> tuple[ElasticNode, Sequence[bool]]:
     """Return a room once some more have a place there, and which of them have: there may be less.
 
     Somebody with a better right may have taken it meanwhile.
@@ -196,7 +196,7 @@ def with_seats(room: Room, needs: Iterable[Resources]) -> tuple[Room, Sequence[b
     return room_of(slot), seated
 
 
-def kept_of(base: Base, needs: Iterable[Resources]) -> Resources:
+def kept_of(base: NodeCapacity, needs: Iterable[Resources]) -> Resources:
     """Return what is to be kept of an instance for some, beside what becomes free there for them.
 
     Those who are told to end still hold their room: of that nobody else gets anything.

@@ -22,8 +22,8 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
 from longshore.dispatcher.scheduler.elastic import end_reasons, lifecycle
-from longshore.dispatcher.scheduler.elastic.apply import Deeds
-from longshore.dispatcher.scheduler.elastic.capacity import Rooms
+from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier
+from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
 from longshore.dispatcher.scheduler.elastic.cpu_shares import SpareCpus
 from longshore.dispatcher.scheduler.elastic.end_reasons import (
     is_worn_out,
@@ -31,13 +31,13 @@ from longshore.dispatcher.scheduler.elastic.end_reasons import (
     member_end,
     told,
 )
-from longshore.dispatcher.scheduler.elastic.lifecycle import Verdict
+from longshore.dispatcher.scheduler.elastic.lifecycle import MemberDecision
 from longshore.dispatcher.scheduler.elastic.model import MemberState
-from longshore.dispatcher.scheduler.elastic.purchase import Market
+from longshore.dispatcher.scheduler.elastic.purchase import ElasticMarket
 from longshore.dispatcher.scheduler.elastic.run import ElasticPass
 from longshore.dispatcher.scheduler.elastic.runtime_state import (
+    ElasticState,
     Key,
-    Live,
     cancelled,
     conclusion,
     elastic_job,
@@ -45,31 +45,31 @@ from longshore.dispatcher.scheduler.elastic.runtime_state import (
     key_of,
     without_place,
 )
-from longshore.dispatcher.scheduler.placement.fleet import Rules
-from longshore.dispatcher.scheduler.placement.workload import NOTHING, Placers
-from longshore.dispatcher.state.attempt_end import AttemptEnd, Ruling
-from longshore.dispatcher.state.containers import Ledger
-from longshore.dispatcher.state.job_registry import Conclusion
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
+from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
+from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.job_registry import JobResult
+from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.core import PoolCore
 
 
-class ElasticPlacer:
+class ElasticScheduler:
     """Implements `dispatcher.scheduling.placers.Placer` for elastic jobs."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: Ledger,
+        ledger: ContainerTable,
         settings: SchedulerSettings,
-        placers: Placers,
-        rules: Rules,
-        rooms: Rooms,
-        deeds: Deeds,
-        market: Market,
+        placers: WorkloadSchedulers,
+        rules: PackingPolicy,
+        rooms: CapacityView,
+        deeds: ElasticApplier,
+        market: ElasticMarket,
         cpus: SpareCpus,
     ) -> None:
         """Know of no job; of the `placers` the others keep room that is not to be had here."""
@@ -89,7 +89,7 @@ class ElasticPlacer:
             lives=self._in_order,
         )
         self._ids: dict[str, dict[tuple[str, int], str]] = {}
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, ElasticState] = {}
         self._over: dict[str, Reason] = {}
         self._stirred: set[str] = set()
         self._wanted = False
@@ -144,7 +144,7 @@ class ElasticPlacer:
         claimed = (c.instance_id for c in live.job.claims if (c.component, c.index) == key)
         return member.instance_id or next(claimed, "")
 
-    def _barred_of(self, live: Live) -> str:
+    def _barred_of(self, live: ElasticState) -> str:
         """Return a container that keeps its job from beginning, "" for none."""
         if live.job.is_running:
             return ""
@@ -175,7 +175,7 @@ class ElasticPlacer:
         self._cpus.note([container.attempts[-1].instance_id])
         live.job = lifecycle.started(live.job, *key)
 
-    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
+    def rule(self, end: AttemptEnd, now: float, /) -> RestartDecision:
         """Return what becomes of a container whose attempt has ended, and do what follows of it."""
         container = end.container
         live = self._known(container.job_id, now)
@@ -188,37 +188,37 @@ class ElasticPlacer:
             live.put([gone(live.member(key))])
             if live.is_essential(key):
                 self._fail(live, cancelled(container.task), None, now)
-            return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
+            return RestartDecision(state=ContainerState.CANCELLED, reason=end.reason)
         most = self._settings.max_lost_attempts - 1
         fate = lifecycle.ended(live.job, member_end(key, end, now), now, most_losses=most)
         live.job = fate.job
         match fate.verdict:
-            case Verdict.GOES_ON:
+            case MemberDecision.GOES_ON:
                 self._deeds.rejoin(live)
                 return self._again(live, key, end)
-            case Verdict.QUEUED_AGAIN:
+            case MemberDecision.QUEUED_AGAIN:
                 why = end_reasons.next_start(end)
                 self._deeds.stop(live, fate.stops, AttemptOutcome.PREEMPTED, why, now)
-                return Ruling()
-            case Verdict.SUCCEEDED:
-                self._conclude(live, Conclusion(state=JobState.SUCCEEDED), now)
-                return Ruling(state=ContainerState.SUCCEEDED)
-            case Verdict.FAILED:
+                return RestartDecision()
+            case MemberDecision.SUCCEEDED:
+                self._conclude(live, JobResult(state=JobState.SUCCEEDED), now)
+                return RestartDecision(state=ContainerState.SUCCEEDED)
+            case MemberDecision.FAILED:
                 why_failed = told(fate, end) or Reason(code="essential_failed", message="failed")
                 self._fail(live, why_failed, end.attempt.exit_code, now)
-                return Ruling(state=ContainerState.FAILED, reason=end.reason)
+                return RestartDecision(state=ContainerState.FAILED, reason=end.reason)
             case unknown:
                 assert_never(unknown)
 
-    def _again(self, live: Live, key: Key, end: AttemptEnd) -> Ruling:
+    def _again(self, live: ElasticState, key: Key, end: AttemptEnd) -> RestartDecision:
         """Let a member wait on, or end for good if it is elastic and has died too often."""
         waits = live.member(key).state is MemberState.WAITING
         if live.is_essential(key) or not waits or not is_worn_out(end):
-            return Ruling()
+            return RestartDecision()
         live.put([gone(live.member(key))])
-        return Ruling(state=ContainerState.FAILED, reason=end_reasons.WORN_OUT)
+        return RestartDecision(state=ContainerState.FAILED, reason=end_reasons.WORN_OUT)
 
-    def _known(self, job_id: str, now: float) -> Live:
+    def _known(self, job_id: str, now: float) -> ElasticState:
         """Return a job, made from what the ledger has of it when it is first asked for."""
         live = self._live.get(job_id)
         if live is not None:
@@ -229,7 +229,7 @@ class ElasticPlacer:
         known = {key: containers[id_] for key, id_ in ids.items() if id_ in containers}
         if job is None:
             raise BugError(f"elastic job {job_id} is not known")
-        live = self._live[job_id] = Live(job=elastic_job(job, known, now), ids=ids)
+        live = self._live[job_id] = ElasticState(job=elastic_job(job, known, now), ids=ids)
         live.progressed_at = now
         found = conclusion(job, live.job)
         if found is not None and not self._ledger.jobs.is_concluded(job_id):
@@ -238,11 +238,11 @@ class ElasticPlacer:
 
     # ---- the end of a job ----------------------------------------------------------------------
 
-    def _fail(self, live: Live, why: Reason, exit_code: int | None, now: float) -> None:
-        failed = Conclusion(state=JobState.FAILED, reason=why, exit_code=exit_code)
+    def _fail(self, live: ElasticState, why: Reason, exit_code: int | None, now: float) -> None:
+        failed = JobResult(state=JobState.FAILED, reason=why, exit_code=exit_code)
         self._conclude(live, failed, now)
 
-    def _conclude(self, live: Live, comes_to: Conclusion, now: float) -> None:
+    def _conclude(self, live: ElasticState, comes_to: JobResult, now: float) -> None:
         """Let a job end: what runs of it is told to, what waits does at once."""
         self._ledger.jobs.conclude(live.job.id, comes_to)
         why = end_reasons.job_ended(comes_to)
@@ -277,7 +277,7 @@ class ElasticPlacer:
         if self._live:
             self._cpus.share()
 
-    def _in_order(self) -> list[Live]:
+    def _in_order(self) -> list[ElasticState]:
         """Return the jobs that are not over, as they came."""
         lives = (live for id_, live in self._live.items() if id_ not in self._over)
         return sorted(lives, key=lambda live: (live.job.sequence, live.job.id))
@@ -297,7 +297,7 @@ class ElasticPlacer:
             self._ids.pop(job_id, None)
         self._stirred.clear()
 
-    def _look_at(self, live: Live, now: float) -> None:
+    def _look_at(self, live: ElasticState, now: float) -> None:
         job_id = live.job.id
         if self._ledger.jobs.is_concluded(job_id):
             self._over.setdefault(job_id, end_reasons.JOB_CANCELLED)
@@ -338,4 +338,4 @@ class ElasticPlacer:
                     raise BugError(f"{live.job.id}: the container of {key} has ended for good")
 
     def _is_held(self, container: Container) -> bool:
-        return Block.JOB_HELD in self._ledger.holdbacks.blocks(container.id)
+        return Gate.JOB_HELD in self._ledger.holdbacks.blocks(container.id)

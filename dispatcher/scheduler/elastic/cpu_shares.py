@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from longshore.dispatcher.scheduler.placement.workload import Placers
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import SHARED_CPU_MILLIS, as_found, charge
 from longshore.pool.core import PoolCore
@@ -19,7 +19,7 @@ from longshore.pool.model import AttemptPhase, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sharer:
+class CpuShare:
     """A container of an elastic job that runs on the instance, by the id of its attempt.
 
     `given` is what it was given there: the least that it ever has.
@@ -54,7 +54,7 @@ def unreserved_millis(allocatable: Resources, reserved: Iterable[Resources]) -> 
     return max(0, left.cpu_millis)
 
 
-def cpu_limits(spare_millis: int, sharers: Iterable[Sharer]) -> dict[str, int]:
+def cpu_limits(spare_millis: int, sharers: Iterable[CpuShare]) -> dict[str, int]:
     """Return what each container may use, in thousandths of a cpu, by attempt.
 
     All that is spare is given out, if anybody may have it: what cannot be halved goes to the first
@@ -101,7 +101,7 @@ class SpareCpus:
     Nothing is said to an instance without a session; to one whose session is new, all is.
     """
 
-    def __init__(self, pool: PoolCore, ledger: Ledger, placers: Placers) -> None:
+    def __init__(self, pool: PoolCore, ledger: ContainerTable, placers: WorkloadSchedulers) -> None:
         self._pool = pool
         self._ledger = ledger
         self._placers = placers
@@ -146,7 +146,7 @@ class SpareCpus:
         given.limits = wanted
         self._given[worker.id] = given
 
-    def _sharer(self, worker: Worker, attempt_id: str) -> Sharer | None:
+    def _sharer(self, worker: Worker, attempt_id: str) -> CpuShare | None:
         """Return an attempt if it is of an elastic job and runs; with GPUs it has what it has."""
         attempt = self._pool.attempts.get(attempt_id)
         container_id = self._ledger.open_attempts.get(attempt_id)
@@ -159,4 +159,4 @@ class SpareCpus:
             or worker.attempts[attempt_id].gpus
         ):
             return None
-        return Sharer(attempt_id=attempt_id, given=worker.attempts[attempt_id])
+        return CpuShare(attempt_id=attempt_id, given=worker.attempts[attempt_id])

@@ -7,14 +7,19 @@ from dataclasses import dataclass, replace
 
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
-from longshore.dispatcher.scheduler.elastic.allocation import Floor, Seat, by_member, sit
+from longshore.dispatcher.scheduler.elastic.allocation import (
+    Allocation,
+    Assignment,
+    allocate,
+    by_member,
+)
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
-    Demand,
     ElasticJob,
     ElasticView,
+    MemberDemand,
+    MemberPlace,
     Part,
-    Place,
 )
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 
@@ -25,8 +30,8 @@ _Parts = tuple[ElasticJob, Sequence[Part]]
 class _Found:
     """The seats that there are, and what is wanted beside them."""
 
-    seats: list[Seat]
-    demand: list[Demand]
+    seats: list[Assignment]
+    demand: list[MemberDemand]
 
     @property
     def number(self) -> int:
@@ -34,7 +39,7 @@ class _Found:
         return sum(each.count for each in self.demand)
 
 
-class Remainder:
+class UnplacedMembers:
     """What is wanted beyond what a pass has placed, in the order in which it is asked.
 
     What is left on the floor is counted first, then what is on its way, so that nothing is created
@@ -43,7 +48,7 @@ class Remainder:
     which all that is needed has room, or is asked for.
     """
 
-    def __init__(self, floor: Floor, view: ElasticView) -> None:
+    def __init__(self, floor: Allocation, view: ElasticView) -> None:
         """Nothing is kept for the jobs beyond limits that find room for a part only.
 
         Members for whom something was just bought go there: by their own choice one might be left
@@ -55,12 +60,16 @@ class Remainder:
         self._bought = {of: list(slot_ids) for of, slot_ids in view.bought.items()}
         self._asked_for = 0
         self.counted: set[str] = set()
-        self.hopes: list[Place] = []
-        self.claims: list[Place] = []
-        self.demand: list[Demand] = []
+        self.hopes: list[MemberPlace] = []
+        self.claims: list[MemberPlace] = []
+        self.demand: list[MemberDemand] = []
 
     def essentials(
-        self, job: ElasticJob, needed: Sequence[Part], claimed: Sequence[Seat], why: WaitReason
+        self,
+        job: ElasticJob,
+        needed: Sequence[Part],
+        claimed: Sequence[Assignment],
+        why: WaitReason,
     ) -> WaitReason:
         """Find room for what a waiting job needs, and return why it waits: `why`, or for that.
 
@@ -123,7 +132,7 @@ class Remainder:
             left -= len(parts)
         return few
 
-    def _where_expected(self, wanting: Iterable[_Parts]) -> tuple[list[Seat], list[_Parts]]:
+    def _where_expected(self, wanting: Iterable[_Parts]) -> tuple[list[Assignment], list[_Parts]]:
         """Seat parts where they count on room, or something was bought for them.
 
         Returns their seats, and all others.
@@ -138,7 +147,7 @@ class Remainder:
                 if slot is None:
                     left.append((component, member))
                 else:
-                    seats.append(sit(self._floor, job.id, (component, member), slot))
+                    seats.append(allocate(self._floor, job.id, (component, member), slot))
             others.append((job, left))
         return seats, others
 
@@ -150,7 +159,7 @@ class Remainder:
         )
 
     def _find(self, job: ElasticJob, parts: Iterable[Part]) -> _Found:
-        """Seat those for whom there is room, and return what the others want."""
+        """Assignment those for whom there is room, and return what the others want."""
         seats = []
         lacking: dict[str, tuple[Component, int]] = {}
         for part in parts:
@@ -162,9 +171,9 @@ class Remainder:
                 number = lacking.get(component.name, (component, 0))[1]
                 lacking[component.name] = (component, number + 1)
             else:
-                seats.append(sit(self._floor, job.id, part, slot))
+                seats.append(allocate(self._floor, job.id, part, slot))
         demand = [
-            Demand(job_id=job.id, component=component.name, role=component.role, count=number)
+            MemberDemand(job_id=job.id, component=component.name, role=component.role, count=number)
             for component, number in lacking.values()
         ]
         return _Found(seats=seats, demand=demand)

@@ -12,18 +12,18 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingCause,
-    EndingFor,
     Reason,
+    StopCause,
+    StopReason,
     WaitReason,
 )
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.scheduler.elastic.lifecycle import End, Ending, Fate
+from longshore.dispatcher.scheduler.elastic.lifecycle import ExitKind, MemberExit, Transition
 from longshore.dispatcher.scheduler.elastic.model import Member, MemberState
 from longshore.dispatcher.scheduler.elastic.runtime_state import Key, ran_s
 from longshore.dispatcher.scheduler.placement.workload import ATTEMPTS_MOST
-from longshore.dispatcher.state.attempt_end import AttemptEnd, Ruling, in_words
-from longshore.dispatcher.state.job_registry import Conclusion
+from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision, in_words
+from longshore.dispatcher.state.job_registry import JobResult
 from longshore.pool.quotas import QuotaBound
 
 # ---- how the end of an attempt looks to the rules of elastic jobs, and what is said of it --------
@@ -32,14 +32,14 @@ _OWN_CODE = "exit_code"
 """The code of an attempt whose program ended by itself, and not well."""
 
 
-def member_end(key: Key, end: AttemptEnd, now: float) -> End:
+def member_end(key: Key, end: AttemptEnd, now: float) -> MemberExit:
     """Return the end of a member as the rules want it."""
     code = end.attempt.exit_code
     ending = _ending(end)
-    if ending is Ending.EXITED and end.outcome is AttemptOutcome.FAILED and not code:
+    if ending is ExitKind.EXITED and end.outcome is AttemptOutcome.FAILED and not code:
         code = 1  # the program ended well, and too late or otherwise amiss
     why = end.reason.message if end.reason is not None else ""
-    return End(
+    return MemberExit(
         component=key[0],
         index=key[1],
         ending=ending,
@@ -54,22 +54,22 @@ def is_worn_out(end: AttemptEnd) -> bool:
     return len(end.container.attempts) >= ATTEMPTS_MOST and end.attempt.ending is None
 
 
-def _ending(end: AttemptEnd) -> Ending:
+def _ending(end: AttemptEnd) -> ExitKind:
     code = end.reason.code if end.reason is not None else ""
     if end.refused and end.outcome is AttemptOutcome.FAILED:
         # Whatever else was to become of it: it would be refused again.
-        return Ending.START_REFUSED
+        return ExitKind.START_REFUSED
     if end.attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
-        return Ending.STOPPED
+        return ExitKind.STOPPED
     if code == ENGINE_FAILURE and end.outcome is AttemptOutcome.FAILED:
-        return Ending.START_REFUSED
+        return ExitKind.START_REFUSED
     if end.never_ran or code in (INTERRUPTED, ENGINE_FAILURE):
         # What the cloud takes back, with a word, is nobody's loss.
-        return Ending.START_FAILED
-    return Ending.LOST if end.outcome is AttemptOutcome.LOST else Ending.EXITED
+        return ExitKind.START_FAILED
+    return ExitKind.LOST if end.outcome is AttemptOutcome.LOST else ExitKind.EXITED
 
 
-def told(fate: Fate, end: AttemptEnd) -> Reason | None:
+def told(fate: Transition, end: AttemptEnd) -> Reason | None:
     """Return why a job failed: by its program's exit, or by what else ended that."""
     reason, why = fate.reason, end.reason
     if reason is None or why is None or reason.code != "essential_failed":
@@ -80,13 +80,13 @@ def told(fate: Fate, end: AttemptEnd) -> Reason | None:
     return replace(reason, message=f"essential {name} failed: {why.message}")
 
 
-def last_ruling(end: AttemptEnd, why: Reason) -> Ruling:
+def last_ruling(end: AttemptEnd, why: Reason) -> RestartDecision:
     """Return what becomes of a container whose job has ended, which is `why` it did too."""
     if end.outcome is AttemptOutcome.SUCCEEDED:
-        return Ruling(state=ContainerState.SUCCEEDED)
+        return RestartDecision(state=ContainerState.SUCCEEDED)
     if end.container.cancel_requested:
-        return Ruling(state=ContainerState.CANCELLED, reason=end.reason)
-    return Ruling(state=ContainerState.CANCELLED, reason=why)
+        return RestartDecision(state=ContainerState.CANCELLED, reason=end.reason)
+    return RestartDecision(state=ContainerState.CANCELLED, reason=why)
 
 
 # ---- why containers of elastic jobs wait, and why they ended, beside what a pass says ------------
@@ -163,18 +163,18 @@ def _quota(bound: QuotaBound) -> str:
     return f"{bound.most} instances{of} ({bound.reason})"
 
 
-def job_ended(comes_to: Conclusion) -> Reason:
+def job_ended(comes_to: JobResult) -> Reason:
     """Return why a container ended whose job came to an end without it."""
     return Reason(code=_ENDED, message=in_words(job_end(comes_to)))
 
 
-def job_end(comes_to: Conclusion) -> EndingFor:
+def job_end(comes_to: JobResult) -> StopReason:
     """Return for what the members of a job end that came to an end without them."""
     why = comes_to.reason.message if comes_to.reason is not None else ""
-    return EndingFor(cause=EndingCause.JOB_ENDED, of=comes_to.state.value, detail=why)
+    return StopReason(cause=StopCause.JOB_ENDED, of=comes_to.state.value, detail=why)
 
 
-def next_start(end: AttemptEnd) -> EndingFor:
+def next_start(end: AttemptEnd) -> StopReason:
     """Return what the others of a job make way for one of whose essential members was lost."""
     why = end.reason.message if end.reason is not None else ""
-    return EndingFor(cause=EndingCause.JOB_BEGINS_ANEW, of=end.container.task, detail=why)
+    return StopReason(cause=StopCause.JOB_BEGINS_ANEW, of=end.container.task, detail=why)

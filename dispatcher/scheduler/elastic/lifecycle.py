@@ -25,7 +25,7 @@ RAN_WELL_S = 600.0
 """A member that ran for so long dies as if it were the first time."""
 
 
-class Ending(Enum):
+class ExitKind(Enum):
     """How a member ended: by itself, lost where it ran, as it was told to, or before it ran."""
 
     EXITED = "exited"
@@ -36,7 +36,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class MemberExit:
     """The end of one member.
 
     `exit_code` is that of a program that `exited`. `why` says in words what was wrong: of what was
@@ -47,13 +47,13 @@ class End:
 
     component: str
     index: int
-    ending: Ending
+    ending: ExitKind
     exit_code: int = 0
     why: str = ""
     ran_s: float = 0.0
 
 
-class Verdict(Enum):
+class MemberDecision(Enum):
     """What a job does after an event."""
 
     GOES_ON = "goes_on"
@@ -63,11 +63,11 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class Transition:
     """A job after an event; `stops` are the members to be ended now, `reason` why it failed."""
 
     job: ElasticJob
-    verdict: Verdict = Verdict.GOES_ON
+    verdict: MemberDecision = MemberDecision.GOES_ON
     stops: tuple[Member, ...] = ()
     reason: Reason | None = None
 
@@ -85,7 +85,7 @@ def started(job: ElasticJob, component: str, index: int) -> ElasticJob:
     return replace(job, failed_starts=0)
 
 
-def ended(job: ElasticJob, end: End, now: float, *, most_losses: int) -> Fate:
+def ended(job: ElasticJob, end: MemberExit, now: float, *, most_losses: int) -> Transition:
     """Return what a job does after the end of one of its members.
 
     The end of a member that was told to stop is no death, nor is that of one that has no place any
@@ -97,13 +97,13 @@ def ended(job: ElasticJob, end: End, now: float, *, most_losses: int) -> Fate:
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)
     )
     is_stopping = member.state is MemberState.STOPPING
-    is_final = component.role is Role.ESSENTIAL and end.ending is Ending.START_REFUSED
-    if end.ending is Ending.STOPPED or (is_stopping and not is_final):
-        return Fate(job=_with(job, _without_place(member)))
+    is_final = component.role is Role.ESSENTIAL and end.ending is ExitKind.START_REFUSED
+    if end.ending is ExitKind.STOPPED or (is_stopping and not is_final):
+        return Transition(job=_with(job, _without_place(member)))
     if not (member.state.has_place or is_stopping):
-        return Fate(job=job)
+        return Transition(job=job)
     if component.role is Role.ELASTIC:
-        return Fate(job=_with(job, _after_elastic(member, end, now)))
+        return Transition(job=_with(job, _after_elastic(member, end, now)))
     return _after_essential(job, member, end, now, most_losses)
 
 
@@ -128,49 +128,49 @@ def may_start(job: ElasticJob) -> tuple[Member, ...]:
 
 
 def _after_essential(
-    job: ElasticJob, member: Member, end: End, now: float, most_losses: int
-) -> Fate:
-    if end.ending is Ending.EXITED and end.exit_code == 0:
+    job: ElasticJob, member: Member, end: MemberExit, now: float, most_losses: int
+) -> Transition:
+    if end.ending is ExitKind.EXITED and end.exit_code == 0:
         return _finished(job, member)
     job = _with(job, _without_place(member))
     reason = _fatal(job, end, most_losses)
     if reason is not None:
         stopped, stops = _all_stopped(job)
-        return Fate(job=stopped, verdict=Verdict.FAILED, stops=stops, reason=reason)
-    if end.ending is Ending.LOST:
+        return Transition(job=stopped, verdict=MemberDecision.FAILED, stops=stops, reason=reason)
+    if end.ending is ExitKind.LOST:
         job = replace(job, losses=job.losses + 1)
     return _queued_again(job, now)
 
 
-def _fatal(job: ElasticJob, end: End, most_losses: int) -> Reason | None:
+def _fatal(job: ElasticJob, end: MemberExit, most_losses: int) -> Reason | None:
     """Return why a job fails after the end of an essential member, None for what may pass."""
     name = end.component
     match end.ending:
-        case Ending.EXITED:
+        case ExitKind.EXITED:
             why = f"essential {name} exited with {end.exit_code}"
             return Reason(code="essential_failed", message=why)
-        case Ending.START_REFUSED:
+        case ExitKind.START_REFUSED:
             why = f"essential {name} cannot be started: {end.why}"
             return Reason(code="essential_not_started", message=why)
-        case Ending.LOST if job.losses >= most_losses:
+        case ExitKind.LOST if job.losses >= most_losses:
             how = f" ({end.why})" if end.why else ""
             why = f"essential {name} was lost{how}; lost {job.losses} times before"
             return Reason(code="essential_lost", message=why)
-        case Ending.LOST | Ending.START_FAILED | Ending.STOPPED:
+        case ExitKind.LOST | ExitKind.START_FAILED | ExitKind.STOPPED:
             return None
         case unknown:
             assert_never(unknown)
 
 
-def _finished(job: ElasticJob, member: Member) -> Fate:
+def _finished(job: ElasticJob, member: Member) -> Transition:
     job = _with(job, replace(member, state=MemberState.FINISHED, instance_id=""))
     if not all(each.state.is_over for _, each in _essentials(job)):
-        return Fate(job=job)
+        return Transition(job=job)
     stopped, stops = _all_stopped(job)
-    return Fate(job=stopped, verdict=Verdict.SUCCEEDED, stops=stops)
+    return Transition(job=stopped, verdict=MemberDecision.SUCCEEDED, stops=stops)
 
 
-def _queued_again(job: ElasticJob, now: float) -> Fate:
+def _queued_again(job: ElasticJob, now: float) -> Transition:
     """Stop what runs of a job, and let it wait and begin anew, later each time."""
     stopped, stops = _all_stopped(job)
     job = replace(
@@ -185,7 +185,7 @@ def _queued_again(job: ElasticJob, now: float) -> Fate:
         failed_starts=job.failed_starts + 1,
         renewals=job.renewals + 1,
     )
-    return Fate(job=job, verdict=Verdict.QUEUED_AGAIN, stops=stops)
+    return Transition(job=job, verdict=MemberDecision.QUEUED_AGAIN, stops=stops)
 
 
 def _all_stopped(job: ElasticJob) -> tuple[ElasticJob, tuple[Member, ...]]:
@@ -199,9 +199,9 @@ def _all_stopped(job: ElasticJob) -> tuple[ElasticJob, tuple[Member, ...]]:
 # ---- elastic members -----------------------------------------------------------------------------
 
 
-def _after_elastic(member: Member, end: End, now: float) -> Member:
+def _after_elastic(member: Member, end: MemberExit, now: float) -> Member:
     """Return an elastic member after its end: it is placed again, the first time at once."""
-    if end.ending is Ending.EXITED and end.exit_code == 0:
+    if end.ending is ExitKind.EXITED and end.exit_code == 0:
         return replace(member, state=MemberState.FINISHED, instance_id="")
     deaths = deaths_after(member.deaths, end.ran_s)
     return replace(_without_place(member), deaths=deaths, not_before=now + delay_s(deaths))

@@ -8,9 +8,9 @@ from enum import Enum
 
 from longshore.dispatcher.domain.containers import Constraints, ElasticSettings, WaitReason
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
-from longshore.dispatcher.scheduler.placement.fleet import Rules, SlotKind
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Budget
-from longshore.dispatcher.state.spend_limits import Account
+from longshore.dispatcher.state.spend_limits import SpendSubjects
 from longshore.drivers.interface import InstanceType, Resources
 
 _ANYWHERE = Constraints()
@@ -86,7 +86,7 @@ JobComponent = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MemberPlace:
     """A member and the instance on which it has room, or is to have it."""
 
     job_id: str
@@ -96,10 +96,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class MemberStop:
     """An elastic member that gives its room back, and the job that gets it."""
 
-    place: Place
+    place: MemberPlace
     by: str
 
 
@@ -133,7 +133,7 @@ class ElasticJob:
     failed_starts: int = 0
     renewals: int = 0
     losses: int = 0
-    claims: tuple[Place, ...] = ()
+    claims: tuple[MemberPlace, ...] = ()
 
     @property
     def is_running(self) -> bool:
@@ -167,7 +167,7 @@ class ElasticJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class ElasticNode:
     """One instance as a pass sees it.
 
     `free` is what is left there of all that runs or has a place, members of these jobs included;
@@ -201,9 +201,9 @@ class ElasticView:
     """
 
     jobs: tuple[ElasticJob, ...]
-    rooms: tuple[Room, ...]
+    rooms: tuple[ElasticNode, ...]
     types: tuple[InstanceType, ...]
-    rules: Rules
+    rules: PackingPolicy
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
     beyond: frozenset[str] = frozenset()
@@ -212,13 +212,13 @@ class ElasticView:
     containers_most: int | None = None
     containers_left: int | None = None
     budget: Budget | None = None
-    accounts: Mapping[str, Account] = field(default_factory=dict)
-    hopes: tuple[Place, ...] = ()
+    accounts: Mapping[str, SpendSubjects] = field(default_factory=dict)
+    hopes: tuple[MemberPlace, ...] = ()
     bought: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class MemberDemand:
     """Members of a component for which there is no room, and instances are to be created."""
 
     job_id: str
@@ -243,11 +243,11 @@ class ElasticPlan:
     """
 
     begun: tuple[str, ...] = ()
-    starts: tuple[Place, ...] = ()
-    stops: tuple[Stop, ...] = ()
-    claims: tuple[Place, ...] = ()
-    hopes: tuple[Place, ...] = ()
-    demand: tuple[Demand, ...] = ()
+    starts: tuple[MemberPlace, ...] = ()
+    stops: tuple[MemberStop, ...] = ()
+    claims: tuple[MemberPlace, ...] = ()
+    hopes: tuple[MemberPlace, ...] = ()
+    demand: tuple[MemberDemand, ...] = ()
     waiting: tuple[tuple[str, WaitReason], ...] = ()
     next_at: float | None = None
     passed: frozenset[str] = frozenset()

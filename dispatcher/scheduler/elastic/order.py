@@ -16,7 +16,7 @@ from longshore.dispatcher.scheduler.elastic.model import ElasticJob
 # had one in vain since some were left out, and tells the next.
 
 
-class Turns:
+class RotatingBudget:
     """The turns of one pass; `later` are the jobs for which it has none left."""
 
     def __init__(self, most: int, passed: frozenset[str]) -> None:

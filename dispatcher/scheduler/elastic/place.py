@@ -13,49 +13,51 @@ from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
 from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
 from longshore.dispatcher.scheduler.elastic.allocation import (
-    Ask,
-    Floor,
-    Seat,
+    Allocation,
+    Assignment,
+    MemberRequest,
+    allocate,
     as_listed,
+    assignment_of,
     by_size,
     is_less,
-    seat_of,
-    sit,
 )
-from longshore.dispatcher.scheduler.elastic.budget import Purse
+from longshore.dispatcher.scheduler.elastic.budget import ElasticBudget
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticJob,
+    MemberPlace,
     MemberState,
+    MemberStop,
     Part,
-    Place,
-    Stop,
 )
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.dispatcher.state.queue import ClassKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Turn:
+class _Attempt:
     """What a turn comes to: seats of essential members, who is `gone` for them, who is elastic.
 
     Those who gave way in an earlier turn are `spared` if there is room for them again.
     """
 
-    seats: list[Seat]
-    gone: frozenset[Place]
-    spared: frozenset[Place]
-    fresh: dict[str, list[Seat]]
+    seats: list[Assignment]
+    gone: frozenset[MemberPlace]
+    spared: frozenset[MemberPlace]
+    fresh: dict[str, list[Assignment]]
 
 
-class Stage:
+class ElasticPlacement:
     """The floor, and who sits there.
 
     `starts` are the essential members that were placed, `fresh` the elastic ones by job, in the
     order in which the jobs had their turn. `claimed` is the room that is kept for jobs that wait.
     """
 
-    def __init__(self, floor: Floor, order: Sequence[ElasticJob], purse: Purse, now: float) -> None:
+    def __init__(
+        self, floor: Allocation, order: Sequence[ElasticJob], purse: ElasticBudget, now: float
+    ) -> None:
         self._floor = floor
         self._order = order
         self._purse = purse
@@ -73,16 +75,16 @@ class Stage:
         # Jobs equal to one of these fare as it did, until somebody else has a place.
         self._in_vain: set[tuple[tuple[ClassKey, ...], tuple[ClassKey, ...]]] = set()
         self._willing = [seat for job in order for seat in self._giveable(job)]
-        self._gone: dict[Place, str] = {}
-        self.starts: list[Seat] = []
-        self.fresh: dict[str, list[Seat]] = {}
+        self._gone: dict[MemberPlace, str] = {}
+        self.starts: list[Assignment] = []
+        self.fresh: dict[str, list[Assignment]] = {}
         self.claimed = {job.id: self._claims_of(job) for job in order}
 
     def parts(self, job: ElasticJob) -> list[Part]:
         """Return all members of a job, each with its component; not a copy."""
         return self._parts[job.id]
 
-    def ask(self, job: ElasticJob, component: Component) -> Ask:
+    def ask(self, job: ElasticJob, component: Component) -> MemberRequest:
         """Return what a member of a component asks for."""
         return self._asks[job.id, component.name]
 
@@ -103,15 +105,15 @@ class Stage:
         """Return the elastic members that may have a place beside what the job needs; no copy."""
         return self._growth[job.id]
 
-    def placed(self) -> list[Place]:
+    def placed(self) -> list[MemberPlace]:
         """Return the new places: those of essential members first."""
         elastic = [seat for seats in self.fresh.values() for seat in seats]
         return [seat.place for seat in (*self.starts, *elastic)]
 
     @property
-    def stops(self) -> list[Stop]:
+    def stops(self) -> list[MemberStop]:
         """Return who has given way, and for whom; a new list."""
-        return [Stop(place=place, by=job_id) for place, job_id in self._gone.items()]
+        return [MemberStop(place=place, by=job_id) for place, job_id in self._gone.items()]
 
     def let_go(self, job: ElasticJob) -> None:
         """Keep no room any more for a job that waits."""
@@ -121,7 +123,7 @@ class Stage:
     # ---- turns -------------------------------------------------------------------------------
 
     def begin(self, job: ElasticJob) -> WaitReason | None:
-        """Place the essential members of a job that waits, or return why that cannot be."""
+        """MemberPlace the essential members of a job that waits, or return why that cannot be."""
         kind = self._keys(job, self.needed(job)), self._keys(job, self._growth[job.id])
         if not self.claimed[job.id] and kind in self._in_vain:
             return reasons.NO_LESS_FREE
@@ -163,7 +165,7 @@ class Stage:
         self._floor.undo(mark)
         return why
 
-    def _take_turn(self, job: ElasticJob) -> _Turn | None:
+    def _take_turn(self, job: ElasticJob) -> _Attempt | None:
         """Seat a job's essential members, then all elastic ones again; undone if it cannot be.
 
         Where there is room for them beside all others, nobody need be set aside.
@@ -174,7 +176,7 @@ class Stage:
             self._floor.undo(mark)
             seats = self._seat_where_kept(job)
         if seats is not None:
-            return _Turn(
+            return _Attempt(
                 seats=as_listed(seats, self.needed(job)),
                 gone=frozenset(),
                 spared=frozenset(),
@@ -196,9 +198,9 @@ class Stage:
         given = [seat for seat in self._willing if seat.place in self._gone]
         spared = frozenset(seat.place for seat in given if self._sits_again(seat))
         fresh = {each.id: self._grow(each) for each in (*self._turns, job)}
-        return _Turn(seats=seats, gone=gone, spared=spared, fresh=fresh)
+        return _Attempt(seats=seats, gone=gone, spared=spared, fresh=fresh)
 
-    def _commit(self, job: ElasticJob, turn: _Turn) -> None:
+    def _commit(self, job: ElasticJob, turn: _Attempt) -> None:
         self._in_vain.clear()
         self._turns.append(job)
         self.starts += turn.seats
@@ -216,7 +218,7 @@ class Stage:
 
     def _seat_all(
         self, job: ElasticJob, needed: Sequence[Part]
-    ) -> tuple[list[Seat], list[Seat]] | None:
+    ) -> tuple[list[Assignment], list[Assignment]] | None:
         """Return seats for all, and the elastic ones displaced for them, None if that cannot be.
 
         They give way one by one, the last job's first. Where that leaves gaps that are too small,
@@ -225,7 +227,7 @@ class Stage:
         largest_first = self._largest_first(job)
         mark = self._floor.mark()
         victims = self._staying()[::-1]
-        waiting, displaced = iter(victims), list[Seat]()
+        waiting, displaced = iter(victims), list[Assignment]()
         seats = self._seat(job, largest_first, waiting, displaced)
         if seats is None and displaced:
             self._floor.undo(mark)
@@ -241,9 +243,9 @@ class Stage:
         self,
         job: ElasticJob,
         members: Sequence[Part],
-        victims: Iterator[Seat],
-        displaced: list[Seat],
-    ) -> list[Seat] | None:
+        victims: Iterator[Assignment],
+        displaced: list[Assignment],
+    ) -> list[Assignment] | None:
         seats = []
         for component, member in members:
             ask = self.ask(job, component)
@@ -253,10 +255,10 @@ class Stage:
                     return None
                 self._floor.give(victim.slot, victim.need)
                 displaced.append(victim)
-            seats.append(sit(self._floor, job.id, (component, member), slot))
+            seats.append(allocate(self._floor, job.id, (component, member), slot))
         return seats
 
-    def _seat_where_kept(self, job: ElasticJob) -> list[Seat] | None:
+    def _seat_where_kept(self, job: ElasticJob) -> list[Assignment] | None:
         """Seat members where room is kept for them, then the others as listed.
 
         So they are counted before anything is created: what is enough then is so here, too.
@@ -291,7 +293,7 @@ class Stage:
             slot = self._floor.find(self.ask(job, component))
             if slot is None:
                 break
-            sit(self._floor, job.id, (component, member), slot)
+            allocate(self._floor, job.id, (component, member), slot)
             seated += 1
         component = needed[min(seated, len(needed) - 1)][0]
         short = reasons.shortages(self._floor, self.ask(job, component))
@@ -313,9 +315,9 @@ class Stage:
             and member.not_before <= self._now
         ]
 
-    def _grow(self, job: ElasticJob) -> list[Seat]:
-        """Place as many elastic members of a job as fit, in order."""
-        seats: list[Seat] = []
+    def _grow(self, job: ElasticJob) -> list[Assignment]:
+        """MemberPlace as many elastic members of a job as fit, in order."""
+        seats: list[Assignment] = []
         full: set[str] = set()
         for component, member in self._growth[job.id]:
             if component.name in full:
@@ -324,14 +326,14 @@ class Stage:
             if slot is None:
                 full.add(component.name)
             else:
-                seats.append(sit(self._floor, job.id, (component, member), slot))
+                seats.append(allocate(self._floor, job.id, (component, member), slot))
         return seats
 
-    def _staying(self) -> list[Seat]:
+    def _staying(self) -> list[Assignment]:
         """Return the elastic members of earlier passes that may give way, and have not."""
         return [seat for seat in self._willing if seat.place not in self._gone]
 
-    def _giveable(self, job: ElasticJob) -> list[Seat]:
+    def _giveable(self, job: ElasticJob) -> list[Assignment]:
         """Return the elastic members of earlier passes that may give way."""
         if job.mode is not ElasticMode.FLEXIBLE or not job.is_running:
             return []
@@ -339,10 +341,10 @@ class Stage:
         for component, member in self._parts[job.id]:
             slot = self._floor.slot(member.instance_id) if member.state.has_place else None
             if component.role is Role.ELASTIC and slot is not None:
-                seats.append(seat_of(job.id, component, member.index, slot))
+                seats.append(assignment_of(job.id, component, member.index, slot))
         return seats
 
-    def _takes_from_others(self, turn: _Turn) -> bool:
+    def _takes_from_others(self, turn: _Attempt) -> bool:
         """Return whether anybody has fewer elastic members after a turn."""
         if turn.gone:
             return True
@@ -350,7 +352,7 @@ class Stage:
 
     # ---- claims ------------------------------------------------------------------------------
 
-    def _claims_of(self, job: ElasticJob) -> list[Seat]:
+    def _claims_of(self, job: ElasticJob) -> list[Assignment]:
         """Return what the last plan kept for a job that waits, where it is still to be had."""
         components = {component.name: component for component in job.components}
         waiting = {(component.name, member.index) for component, member in self.needed(job)}
@@ -359,7 +361,7 @@ class Stage:
             slot = self._floor.slot(place.instance_id)
             if slot is None or (place.component, place.index) not in waiting:
                 continue
-            seat = seat_of(job.id, components[place.component], place.index, slot)
+            seat = assignment_of(job.id, components[place.component], place.index, slot)
             if self._sits_again(seat):
                 seats.append(seat)
         if not self._floor.may_take(len(waiting) - len(seats)):
@@ -377,13 +379,13 @@ class Stage:
 
     # ---- seats -------------------------------------------------------------------------------
 
-    def _sits_again(self, seat: Seat) -> bool:
+    def _sits_again(self, seat: Assignment) -> bool:
         """Take a seat's room, and return whether there was enough."""
         if not self._floor.has_room(seat.slot, seat.need):
             return False
         self._floor.take(seat.slot, seat.need)
         return True
 
-    def _give_all(self, seats: Sequence[Seat]) -> None:
+    def _give_all(self, seats: Sequence[Assignment]) -> None:
         for seat in seats:
             self._floor.give(seat.slot, seat.need)

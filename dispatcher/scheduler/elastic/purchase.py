@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from longshore.dispatcher.domain.containers import SchedulerSettings
-from longshore.dispatcher.scheduler.elastic.model import Demand, ElasticView, JobComponent
-from longshore.dispatcher.scheduler.elastic.scale_up import Purchase, basket
+from longshore.dispatcher.scheduler.elastic.model import ElasticView, JobComponent, MemberDemand
+from longshore.dispatcher.scheduler.elastic.scale_up import Purchase, purchase_list
 from longshore.dispatcher.scheduler.placement.create_limits import create_limits
 from longshore.dispatcher.scheduler.placement.fleet import Fleet
 from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.spend_limits import payer_of
 from longshore.pool import launching, shutdown
 from longshore.pool.core import PoolCore
@@ -23,7 +23,7 @@ _UNUSED_S = 5.0
 """How long an instance is idle before it is of no use to anybody who waits now."""
 
 
-class Deal(Enum):
+class PurchaseOutcome(Enum):
     """What came of a visit to the market: with what is known now, is it to be planned anew?"""
 
     NOTHING_NEW = "nothing new"
@@ -32,14 +32,14 @@ class Deal(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class PurchaseResult:
     """What a visit came to; `launches` are its own, one for each member that is to go there."""
 
-    deal: Deal
+    deal: PurchaseOutcome
     launches: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Visit(Enum):
+class PurchaseRound(Enum):
     """Which visit of a pass it is; there is one between the first and the last, if need be."""
 
     FIRST = "first"
@@ -47,14 +47,14 @@ class Visit(Enum):
     LAST = "last"
 
 
-class Market:
+class ElasticMarket:
     """Buys; what is on its way counts as room from then on, so that nothing is bought twice."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: Ledger,
+        ledger: ContainerTable,
         settings: SchedulerSettings,
         spend: InstanceSpend | None,
         fleet: Callable[[], Fleet],
@@ -72,7 +72,9 @@ class Market:
         self._buyers: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
-    def buy(self, view: ElasticView, demand: Sequence[Demand], now: float, visit: Visit) -> Receipt:
+    def buy(
+        self, view: ElasticView, demand: Sequence[MemberDemand], now: float, visit: PurchaseRound
+    ) -> PurchaseResult:
         """Create what is wanted; return what is to be done with that.
 
         `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
@@ -90,18 +92,18 @@ class Market:
         self.over_quota = {}
         if not demand:
             # Who was behind those that were beyond limits may want something by now.
-            if visit is not Visit.LAST and (before or unpaid):
-                return Receipt(deal=Deal.COME_BACK)
-            return Receipt(deal=_again(is_new=bool(before or unpaid)))
-        found = basket(view, demand, self._limits(now), self._passed)
+            if visit is not PurchaseRound.LAST and (before or unpaid):
+                return PurchaseResult(deal=PurchaseOutcome.COME_BACK)
+            return PurchaseResult(deal=_again(is_new=bool(before or unpaid)))
+        found = purchase_list(view, demand, self._limits(now), self._passed)
         self.over_quota = dict(found.over_quota)
-        is_first = visit is Visit.FIRST
+        is_first = visit is PurchaseRound.FIRST
         less = before - found.beyond if is_first else frozenset()
-        if found.purchases and visit is not Visit.LAST and (found.beyond - before or less):
+        if found.purchases and visit is not PurchaseRound.LAST and (found.beyond - before or less):
             self.is_short = True
             self.beyond = found.beyond if is_first else found.beyond | before
             self.unpaid = found.unpaid if is_first else found.unpaid | unpaid
-            return Receipt(deal=Deal.COME_BACK)
+            return PurchaseResult(deal=PurchaseOutcome.COME_BACK)
         for scope in found.tried:
             self._pool.holds.quotas.begin_trial(scope, now)
         launches = self._launch(found.purchases, view, now)
@@ -112,7 +114,7 @@ class Market:
         if not found.purchases:
             self._let_go({each.job_id for each in demand}, now)
         is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid
-        return Receipt(deal=_again(is_new=is_new), launches=launches)
+        return PurchaseResult(deal=_again(is_new=is_new), launches=launches)
 
     def _launch(
         self, purchases: Sequence[Purchase], view: ElasticView, now: float
@@ -166,5 +168,5 @@ class Market:
         return spend.budget(self._ledger.spend, self._ledger.queue.classes(), self._fleet())
 
 
-def _again(*, is_new: bool) -> Deal:
-    return Deal.PLAN_AGAIN if is_new else Deal.NOTHING_NEW
+def _again(*, is_new: bool) -> PurchaseOutcome:
+    return PurchaseOutcome.PLAN_AGAIN if is_new else PurchaseOutcome.NOTHING_NEW

@@ -8,36 +8,44 @@ from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
-    EndingCause,
-    EndingFor,
     QueuePolicy,
     SchedulerSettings,
+    StopCause,
+    StopReason,
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
 from longshore.dispatcher.scheduler.elastic import end_reasons
 from longshore.dispatcher.scheduler.elastic.allocation import slot_in
-from longshore.dispatcher.scheduler.elastic.apply import Deeds, need_on
+from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier, need_on
 from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT
-from longshore.dispatcher.scheduler.elastic.capacity import Rooms, kept_of, with_seats
+from longshore.dispatcher.scheduler.elastic.capacity import CapacityView, kept_of, with_seats
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
-    Demand,
     ElasticPlan,
     ElasticView,
     JobComponent,
     Member,
+    MemberDemand,
+    MemberPlace,
     MemberState,
-    Place,
 )
 from longshore.dispatcher.scheduler.elastic.order import progressed
-from longshore.dispatcher.scheduler.elastic.purchase import Deal, Market, Visit
-from longshore.dispatcher.scheduler.elastic.runtime_state import Live, as_planned, without_place
+from longshore.dispatcher.scheduler.elastic.purchase import (
+    ElasticMarket,
+    PurchaseOutcome,
+    PurchaseRound,
+)
+from longshore.dispatcher.scheduler.elastic.runtime_state import (
+    ElasticState,
+    as_planned,
+    without_place,
+)
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
-from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.snapshot import Budget
-from longshore.dispatcher.scheduler.placement.workload import Placers
-from longshore.dispatcher.state.spend_limits import Account, SpendLimits
+from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubjects
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
 from longshore.pool.core import PoolCore
@@ -65,12 +73,12 @@ class ElasticPass:
         *,
         pool: PoolCore,
         settings: SchedulerSettings,
-        placers: Placers,
-        rules: Rules,
-        rooms: Rooms,
-        deeds: Deeds,
-        market: Market,
-        lives: Callable[[], list[Live]],
+        placers: WorkloadSchedulers,
+        rules: PackingPolicy,
+        rooms: CapacityView,
+        deeds: ElasticApplier,
+        market: ElasticMarket,
+        lives: Callable[[], list[ElasticState]],
     ) -> None:
         """`lives` returns the jobs that are not over, as they came."""
         self._pool = pool
@@ -89,7 +97,7 @@ class ElasticPass:
         self.waiting: Mapping[str, WaitReason] = {}
         self.next_at: float | None = None
         self._passed: frozenset[str] = frozenset()
-        self._hopes: tuple[Place, ...] = ()
+        self._hopes: tuple[MemberPlace, ...] = ()
         self._wanted_again: tuple[JobComponent, ...] = ()
 
     def rest(self) -> None:
@@ -125,9 +133,9 @@ class ElasticPass:
         left += len(self._rooms.leaving)
         return left - sum(len(seats) for seats in self._seats().values())
 
-    def _seats(self) -> dict[str, list[tuple[Live, Component, Member]]]:
+    def _seats(self) -> dict[str, list[tuple[ElasticState, Component, Member]]]:
         """Return the members that have a place and are not started yet, by instance."""
-        seats: dict[str, list[tuple[Live, Component, Member]]] = {}
+        seats: dict[str, list[tuple[ElasticState, Component, Member]]] = {}
         for live in self._lives():
             for component, member in self._deeds.unstarted(live):
                 seats.setdefault(member.instance_id, []).append((live, component, member))
@@ -160,16 +168,16 @@ class ElasticPass:
         self._follow_instances()
         plan = self._plan(now)
         is_new = False
-        for visit in Visit:
+        for visit in PurchaseRound:
             receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
-            if receipt.deal is not Deal.NOTHING_NEW:
+            if receipt.deal is not PurchaseOutcome.NOTHING_NEW:
                 self._rooms.update(now)
                 wanted = plan.demand
-                come_back = receipt.deal is Deal.COME_BACK
+                come_back = receipt.deal is PurchaseOutcome.COME_BACK
                 plan = self._plan(now) if come_back else self._plan_once(now, receipt.launches)
                 self._wanted_again = self._bought_in_vain(wanted, receipt.launches, plan.demand)
-            if receipt.deal is not Deal.COME_BACK:
-                is_new = receipt.deal is Deal.PLAN_AGAIN
+            if receipt.deal is not PurchaseOutcome.COME_BACK:
+                is_new = receipt.deal is PurchaseOutcome.PLAN_AGAIN
                 break
         self._passed = plan.passed
         beyond = self._market.beyond
@@ -192,7 +200,7 @@ class ElasticPass:
         workers = (self._pool.workers.get(id_) for id_ in sorted(bases))
         came_of = {worker.token: worker.id for worker in workers if worker is not None}
 
-        def followed(place: Place) -> Place:
+        def followed(place: MemberPlace) -> MemberPlace:
             if place.instance_id in bases or place.instance_id not in came_of:
                 return place
             return replace(place, instance_id=came_of[place.instance_id])
@@ -205,9 +213,9 @@ class ElasticPass:
 
     def _bought_in_vain(
         self,
-        before: Sequence[Demand],
+        before: Sequence[MemberDemand],
         launches: Mapping[JobComponent, Sequence[str]],
-        after: Sequence[Demand],
+        after: Sequence[MemberDemand],
     ) -> tuple[JobComponent, ...]:
         """Return the components of which more are wanted than was not bought for.
 
@@ -256,7 +264,7 @@ class ElasticPass:
             self._reserve_seats(budget, view.accounts)
         return replace(view, budget=budget)
 
-    def _reserve_seats(self, budget: Budget, accounts: Mapping[str, Account]) -> None:
+    def _reserve_seats(self, budget: Budget, accounts: Mapping[str, SpendSubjects]) -> None:
         """Count what those cost that have a place and are not started yet."""
         for instance_id, seats in sorted(self._seats().items()):
             base = self._rooms.bases.get(instance_id)
@@ -266,13 +274,13 @@ class ElasticPass:
             for live, component, _ in seats:
                 budget.place(accounts[live.job.id], slot, need_on(slot.type, component), 1)
 
-    def _accounts(self) -> dict[str, Account]:
+    def _accounts(self) -> dict[str, SpendSubjects]:
         """Return whose limits count for which job; nobody's where there are none."""
         if not self._spend_limits.exist:
             return {}
         return {live.job.id: self._account_of(live) for live in self._lives()}
 
-    def _account_of(self, live: Live) -> Account:
+    def _account_of(self, live: ElasticState) -> SpendSubjects:
         containers = (self._deeds.container(live, key) for key in live.ids)
         known = next(container for container in containers if container is not None)
         return self._spend_limits.account_of(known)
@@ -319,7 +327,7 @@ class ElasticPass:
             known = live.member((place.component, place.index))
             member = replace(known, state=MemberState.STOPPING)
             live.put([member])
-            why = EndingFor(cause=EndingCause.FOR_JOB, of=stop.by)
+            why = StopReason(cause=StopCause.FOR_JOB, of=stop.by)
             self._deeds.stop(live, [member], AttemptOutcome.PREEMPTED, why, now)
         for start in plan.starts:
             live = lives[start.job_id]
@@ -327,7 +335,7 @@ class ElasticPass:
             placed = replace(member, state=MemberState.PLACED, instance_id=start.instance_id)
             live.put([placed])
         self._hopes = plan.hopes
-        claims: dict[str, tuple[Place, ...]] = {}
+        claims: dict[str, tuple[MemberPlace, ...]] = {}
         for claim in plan.claims:
             claims[claim.job_id] = (*claims.get(claim.job_id, ()), claim)
         for live in self._lives():
@@ -364,7 +372,7 @@ class ElasticPass:
                 yield components[claim.component], claim.instance_id
 
 
-def _gives_way(live: Live, place: Place) -> bool:
+def _gives_way(live: ElasticState, place: MemberPlace) -> bool:
     """Return whether a member gives way for essential ones from the next plan on."""
     essential = live.is_essential((place.component, place.index))
     return live.job.mode is ElasticMode.FLEXIBLE and not essential

@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, Job, JobState, Role
 from longshore.dispatcher.scheduler.elastic.lifecycle import deaths_after, delay_s
 from longshore.dispatcher.scheduler.elastic.model import Component, ElasticJob, Member, MemberState
-from longshore.dispatcher.state.job_registry import Conclusion
+from longshore.dispatcher.state.job_registry import JobResult
 
 Key = tuple[str, int]
 """A member of a job: the name of its component, and its number there."""
@@ -25,7 +25,7 @@ _DEATHS = frozenset({AttemptOutcome.FAILED, AttemptOutcome.LOST})
 
 
 @dataclass(slots=True, kw_only=True)
-class Live:
+class ElasticState:
     """An elastic job that has not ended.
 
     `ids` are its containers, by member; `barred` the members that are not to be started now, since
@@ -110,7 +110,7 @@ def gone(member: Member) -> Member:
     return replace(member, state=MemberState.GONE, instance_id="")
 
 
-def as_planned(live: Live, leaving: Collection[str]) -> ElasticJob | None:
+def as_planned(live: ElasticState, leaving: Collection[str]) -> ElasticJob | None:
     """Return a job as a pass is to see it, None for one that is not to begin now.
 
     Members that are held back want no place: for a pass they are gone. Of a job that runs, those
@@ -129,7 +129,7 @@ def as_planned(live: Live, leaving: Collection[str]) -> ElasticJob | None:
     ]
     if not held and not going:
         return live.job
-    seen = Live(job=live.job, ids=live.ids)
+    seen = ElasticState(job=live.job, ids=live.ids)
     seen.put([gone(member) for member in held])
     seen.put([replace(member, state=MemberState.STOPPING) for member in going])
     return seen.job
@@ -273,7 +273,7 @@ def _ended_at(attempt: Attempt) -> float:
     return attempt.created_at if attempt.finished_at is None else attempt.finished_at
 
 
-def conclusion(job: Job, elastic: ElasticJob) -> Conclusion | None:
+def conclusion(job: Job, elastic: ElasticJob) -> JobResult | None:
     """Return what a job has come to of which the store knows the end, None while it goes on.
 
     An earlier process may have ended some of its containers, and not all.
@@ -283,12 +283,12 @@ def conclusion(job: Job, elastic: ElasticJob) -> Conclusion | None:
     for name, tally in tallies:
         if tally.failed or (tally.cancelled and not job.cancel_requested):
             why = job.reason or (cancelled(name) if not tally.failed else failed(name))
-            return Conclusion(state=JobState.FAILED, reason=why)
+            return JobResult(state=JobState.FAILED, reason=why)
     if job.reason is not None:
-        return Conclusion(state=JobState.FAILED, reason=job.reason)
+        return JobResult(state=JobState.FAILED, reason=job.reason)
     members = [m for c, m in elastic.all_members() if c.role is Role.ESSENTIAL]
     if all(member.state.is_over for member in members):
-        return Conclusion(state=JobState.SUCCEEDED)
+        return JobResult(state=JobState.SUCCEEDED)
     return None
 
 

@@ -16,19 +16,19 @@ from itertools import groupby
 
 from longshore.dispatcher.domain.feasibility import eligible_types, need
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
-from longshore.dispatcher.scheduler.elastic.budget import Purse
+from longshore.dispatcher.scheduler.elastic.budget import ElasticBudget
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
-    Demand,
     ElasticView,
     JobComponent,
+    MemberDemand,
 )
-from longshore.dispatcher.scheduler.elastic.order import Turns
+from longshore.dispatcher.scheduler.elastic.order import RotatingBudget
 from longshore.dispatcher.scheduler.placement.snapshot import Limits
-from longshore.dispatcher.scheduler.scale_up.batch import Outlook
-from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want, cheapest_mix
+from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits
+from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option, cheapest_mix
 from longshore.drivers.interface import InstanceType
-from longshore.pool.holds import HindranceKind, Scope
+from longshore.pool.holds import CreateBlockKind, Scope
 from longshore.pool.quotas import QuotaBound
 
 MOST_JOBS = 20
@@ -48,7 +48,7 @@ class Purchase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basket:
+class PurchaseList:
     """What is to be created now; `is_short` says that more was wanted than may be.
 
     For the jobs `beyond` limits not all that is essential can be had, however long they wait; of
@@ -67,40 +67,40 @@ class Basket:
     passed: frozenset[str] = frozenset()
 
 
-def basket(
+def purchase_list(
     view: ElasticView,
-    demand: Sequence[Demand],
+    demand: Sequence[MemberDemand],
     limits: Limits,
     passed: frozenset[str] = frozenset(),
-) -> Basket:
+) -> PurchaseList:
     """Return the cheapest instances that hold what is wanted, as far as limits allow.
 
     The view says what may be spent. It is not for those that earlier baskets have `passed` to have
     their turn now.
     """
-    return _Shopping(view, limits, passed).go(demand)
+    return _Purchasing(view, limits, passed).go(demand)
 
 
-class _Shopping:
+class _Purchasing:
     def __init__(self, view: ElasticView, limits: Limits, passed: frozenset[str]) -> None:
         self._view = view
         self._limits = limits
-        self._purse = Purse(view)
-        self._turns = Turns(MOST_JOBS, passed)
+        self._purse = ElasticBudget(view)
+        self._turns = RotatingBudget(MOST_JOBS, passed)
         self._looked_at = 0
-        self._outlook = Outlook(limits)
+        self._outlook = CreateLimits(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
         self._rigid = {
             job.id for job in view.jobs if job.mode is ElasticMode.RIGID and not job.is_running
         }
-        self._wants: list[Want] = []
+        self._wants: list[Item] = []
         self._asked: list[JobComponent] = []
         self._mix: tuple[NewInstance, ...] = ()
         self._beyond: set[str] = set()
         self._unpaid: set[str] = set()
         self._over_quota: dict[str, tuple[QuotaBound, ...]] = {}
 
-    def go(self, demand: Sequence[Demand]) -> Basket:
+    def go(self, demand: Sequence[MemberDemand]) -> PurchaseList:
         essential = [each for each in demand if self._is_needed(each)]
         extras = [each for each in demand if not self._is_needed(each)]
         is_blocked = False
@@ -122,7 +122,7 @@ class _Shopping:
                 is_short = not self._add(job_id, list(all_of_it), whole=False) or is_short
         return self._within_reach(is_short=is_short)
 
-    def _let_wait(self, job_id: str, demand: list[Demand]) -> None:
+    def _let_wait(self, job_id: str, demand: list[MemberDemand]) -> None:
         """Leave a job out; one whose account may pay by now has its place in line again."""
         if job_id not in self._view.unpaid:
             return
@@ -132,7 +132,7 @@ class _Shopping:
         else:
             self._note_unpaid(job_id, demand)
 
-    def _note_unpaid(self, job_id: str, demand: list[Demand]) -> None:
+    def _note_unpaid(self, job_id: str, demand: list[MemberDemand]) -> None:
         """Note whether a job's own account keeps all from being created that it lacks.
 
         What others want counts for nothing here: nobody is to be told one thing now, another then.
@@ -140,7 +140,7 @@ class _Shopping:
         if not self._purse.is_limited(job_id):
             return
         wants = [
-            Want(index=number, count=each.count, options=self._all_options(job_id, each.component))
+            Item(index=number, count=each.count, options=self._all_options(job_id, each.component))
             for number, each in enumerate(demand)
         ]
         mix = cheapest_mix(
@@ -153,18 +153,18 @@ class _Shopping:
         if _holds_all(mix, wants) and self._purse.is_unpaid(job_id, mix):
             self._unpaid.add(job_id)
 
-    def _is_needed(self, demand: Demand) -> bool:
+    def _is_needed(self, demand: MemberDemand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
         return demand.role is Role.ESSENTIAL or demand.job_id in self._rigid
 
-    def _add(self, job_id: str, demand: list[Demand], *, whole: bool) -> bool:
+    def _add(self, job_id: str, demand: list[MemberDemand], *, whole: bool) -> bool:
         """Take what a job wants into the mix, if all of it can be had and paid, or if less will do.
 
         Returns whether all of it is there.
         """
         first = len(self._asked)
         wants = [
-            Want(
+            Item(
                 index=first + number,
                 count=each.count,
                 options=self._options(job_id, each.component),
@@ -217,27 +217,27 @@ class _Shopping:
         """Return whether a component may be created, or what hinders that is the cloud's limits."""
         types = self._types(self._components[job_id, component_name])
         found = [self._outlook.hindrance(type_) for type_ in types]
-        return all(each is None or each.kind is not HindranceKind.OTHER for each in found)
+        return all(each is None or each.kind is not CreateBlockKind.OTHER for each in found)
 
-    def _note_holds(self, job_id: str, demand: list[Demand]) -> None:
+    def _note_holds(self, job_id: str, demand: list[MemberDemand]) -> None:
         """Note which quotas hold creates that a job needs."""
         types = [
             t for each in demand for t in self._types(self._components[job_id, each.component])
         ]
         found = ((type_.name, self._outlook.hindrance(type_)) for type_ in types)
-        of_quota = (HindranceKind.QUOTA, HindranceKind.NONE_ALLOWED)
+        of_quota = (CreateBlockKind.QUOTA, CreateBlockKind.NONE_ALLOWED)
         held = {n for n, each in found if each and each.kind in of_quota}
         over = tuple(bound for bound in self._limits.quotas if bound.covers & held)
         if over:
             self._over_quota[job_id] = over
 
-    def _note_quotas(self, job_id: str, wants: list[Want]) -> None:
+    def _note_quotas(self, job_id: str, wants: list[Item]) -> None:
         """Note which quotas a job would exceed."""
         mix = self._cheapest(wants, ()) if self._limits.quotas else ()
         if _holds_all(mix, wants):
             self._over_quota[job_id] = exceeded(mix, self._limits.quotas)
 
-    def _mix_of(self, wants: list[Want], *, whole: bool) -> tuple[NewInstance, ...]:
+    def _mix_of(self, wants: list[Item], *, whole: bool) -> tuple[NewInstance, ...]:
         """Return the cheapest mix within the quotas that are told of, if the first job can be so.
 
         If not, those of them are left aside of which it may be tried whether they have changed.
@@ -249,7 +249,7 @@ class _Shopping:
         tried = self._within(wants, tuple(bound for bound in told if not bound.may_try))
         return tried if not whole or _holds_all(tried, wants) else mix
 
-    def _within(self, wants: list[Want], bounds: tuple[QuotaBound, ...]) -> tuple[NewInstance, ...]:
+    def _within(self, wants: list[Item], bounds: tuple[QuotaBound, ...]) -> tuple[NewInstance, ...]:
         """Return the cheapest mix that exceeds no bound, those of several types included."""
         mix = self._cheapest(wants, bounds)
         while over := exceeded(mix, bounds):
@@ -257,7 +257,7 @@ class _Shopping:
         return mix
 
     def _cheapest(
-        self, wants: list[Want], bounds: tuple[QuotaBound, ...], *, most: int | None = None
+        self, wants: list[Item], bounds: tuple[QuotaBound, ...], *, most: int | None = None
     ) -> tuple[NewInstance, ...]:
         instances = [self._limits.max_instances - self._limits.instances]
         instances += [bound.left for bound in bounds if bound.everywhere]
@@ -272,7 +272,7 @@ class _Shopping:
             ),
         )
 
-    def _within_reach(self, *, is_short: bool) -> Basket:
+    def _within_reach(self, *, is_short: bool) -> PurchaseList:
         """Return as much of the mix as may be created now, the most important first.
 
         Where all are there that a quota was told to allow, one create tells whether it still is so,
@@ -292,7 +292,7 @@ class _Shopping:
             self._outlook.create(new.type)
             contents = tuple((self._asked[index], count) for index, count in new.contents)
             found.append(Purchase(type=new.type, job_id=contents[0][0][0], contents=contents))
-        return Basket(
+        return PurchaseList(
             purchases=tuple(found),
             is_short=is_short,
             beyond=self._view.beyond & self._turns.later | self._beyond,
@@ -310,7 +310,7 @@ def exceeded(mix: Sequence[NewInstance], bounds: Sequence[QuotaBound]) -> tuple[
     )
 
 
-def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Want]) -> bool:
+def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Item]) -> bool:
     held: Counter[int] = Counter()
     for new in mix:
         held.update(dict(new.contents))

@@ -24,17 +24,17 @@ from enum import Enum
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
 from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
-from longshore.dispatcher.scheduler.elastic.allocation import Floor, by_member
-from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT, Purse
-from longshore.dispatcher.scheduler.elastic.demand import Remainder
+from longshore.dispatcher.scheduler.elastic.allocation import Allocation, by_member
+from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT, ElasticBudget
+from longshore.dispatcher.scheduler.elastic.demand import UnplacedMembers
 from longshore.dispatcher.scheduler.elastic.model import (
     ElasticJob,
     ElasticPlan,
     ElasticView,
     MemberState,
 )
-from longshore.dispatcher.scheduler.elastic.order import Turns, in_order
-from longshore.dispatcher.scheduler.elastic.place import Stage
+from longshore.dispatcher.scheduler.elastic.order import RotatingBudget, in_order
+from longshore.dispatcher.scheduler.elastic.place import ElasticPlacement
 from longshore.dispatcher.scheduler.placement.wait_reasons import behind
 
 MOST_TRIED_IN_VAIN = 50
@@ -59,7 +59,7 @@ def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
         view = _without_claims(view, let_go)
 
 
-class _Standing(Enum):
+class _JobStatus(Enum):
     """Where a job stands after its turn.
 
     It `runs` as it did before, or `begins`; it `waits`, and room may be kept or created for it; or
@@ -74,7 +74,7 @@ class _Standing(Enum):
     @property
     def has_begun(self) -> bool:
         """Return whether the job runs by now."""
-        return self in (_Standing.RUNS, _Standing.BEGINS)
+        return self in (_JobStatus.RUNS, _JobStatus.BEGINS)
 
 
 class _Pass:
@@ -88,12 +88,12 @@ class _Pass:
         self._view = view
         self._now = now
         self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
-        self._floor = Floor(view)
-        self._purse = Purse(view)
-        self._stage = Stage(self._floor, self._order, self._purse, now)
-        self._remainder = Remainder(self._floor, view)
-        self._turns = Turns(MOST_TRIED_IN_VAIN, view.passed)
-        self._standings: dict[str, _Standing] = {}
+        self._floor = Allocation(view)
+        self._purse = ElasticBudget(view)
+        self._stage = ElasticPlacement(self._floor, self._order, self._purse, now)
+        self._remainder = UnplacedMembers(self._floor, view)
+        self._turns = RotatingBudget(MOST_TRIED_IN_VAIN, view.passed)
+        self._standings: dict[str, _JobStatus] = {}
         self._waiting: dict[str, WaitReason] = {}
         self._blocker: tuple[str, WaitReason] | None = None
 
@@ -122,37 +122,37 @@ class _Pass:
         unpaid = self._view.unpaid
         return sorted(order, key=lambda job: not job.is_running and job.id in unpaid)
 
-    def _turn(self, job: ElasticJob) -> tuple[_Standing, WaitReason | None]:
+    def _turn(self, job: ElasticJob) -> tuple[_JobStatus, WaitReason | None]:
         """Return the standing of a job, and what it waits for, after all that it may do now."""
         if job.is_running:
             # Where it has no turn, it says how much it lacks once that is counted.
-            return _Standing.RUNS, self._stage.go_on(job) if self._blocker is None else None
+            return _JobStatus.RUNS, self._stage.go_on(job) if self._blocker is None else None
         if (never := self._never(job)) is not None:
-            return _Standing.LEFT_OUT, never
+            return _JobStatus.LEFT_OUT, never
         if (not_yet := self._not_yet(job)) is not None:
-            return _Standing.WAITS, not_yet
+            return _JobStatus.WAITS, not_yet
         if self._blocker is not None:
-            return _Standing.WAITS, behind(*self._blocker)
+            return _JobStatus.WAITS, behind(*self._blocker)
         return self._begin(job)
 
-    def _begin(self, job: ElasticJob) -> tuple[_Standing, WaitReason | None]:
+    def _begin(self, job: ElasticJob) -> tuple[_JobStatus, WaitReason | None]:
         """Let a job that waits begin if it can; whoever has room kept for it always has a turn."""
         is_kept_for = bool(self._stage.claimed[job.id])
         if not is_kept_for and not self._turns.admits(job.id):
-            return _Standing.WAITS, reasons.LATER_TURN
+            return _JobStatus.WAITS, reasons.LATER_TURN
         why = self._stage.begin(job)
         if why is None:
-            return _Standing.BEGINS, None
+            return _JobStatus.BEGINS, None
         self._turns.fail(job.id)
         if not is_kept_for:
             self._turns.count()
         if why.code == SPEND_LIMIT:
             # Others have money of their own, and what could be had for it is there.
             self._stage.let_go(job)
-            return _Standing.LEFT_OUT, why
+            return _JobStatus.LEFT_OUT, why
         if not self._view.settings.backfill and job.id not in self._view.unpaid:
             self._blocker = job.id, why
-        return _Standing.WAITS, why
+        return _JobStatus.WAITS, why
 
     def _not_yet(self, job: ElasticJob) -> WaitReason | None:
         """Return why a job that waits is no candidate yet, None for one that is."""
@@ -185,7 +185,7 @@ class _Pass:
         self._ask_for_extras({by_member(place) for place in starts})
         return ElasticPlan(
             begun=tuple(
-                job.id for job in self._order if self._standings[job.id] is _Standing.BEGINS
+                job.id for job in self._order if self._standings[job.id] is _JobStatus.BEGINS
             ),
             starts=tuple(starts),
             stops=tuple(sorted(self._stage.stops, key=lambda stop: by_member(stop.place))),
@@ -203,7 +203,7 @@ class _Pass:
         """See what the floor still has for the jobs that wait, and what they lack."""
         holds_up = self._view.beyond - self._view.unpaid
         for job in self._order:
-            if self._standings[job.id] is not _Standing.WAITS:
+            if self._standings[job.id] is not _JobStatus.WAITS:
                 continue
             self._waiting[job.id] = self._remainder.essentials(
                 job,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.scheduler.elastic.allocation import Ask, Floor
+from longshore.dispatcher.scheduler.elastic.allocation import Allocation, MemberRequest
 from longshore.dispatcher.scheduler.elastic.model import Component
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.dispatcher.scheduler.placement.wait_reasons import NEVER
@@ -45,7 +45,7 @@ def no_room(
     return WaitReason(code="no_room", message=message, topic=",".join(short))
 
 
-def shortages(floor: Floor, ask: Ask) -> tuple[str, ...]:
+def shortages(floor: Allocation, ask: MemberRequest) -> tuple[str, ...]:
     """Return what the nearest ready instance lacks for one more member, () if there is none."""
     found = []
     for slot in floor.slots():

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.scheduler.batch.scheduling_pass import Placing
-from longshore.dispatcher.scheduler.elastic.apply import Deeds
-from longshore.dispatcher.scheduler.elastic.capacity import Rooms
-from longshore.dispatcher.scheduler.elastic.controller import ElasticPlacer
+from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
+from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier
+from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
+from longshore.dispatcher.scheduler.elastic.controller import ElasticScheduler
 from longshore.dispatcher.scheduler.elastic.cpu_shares import SpareCpus
-from longshore.dispatcher.scheduler.elastic.purchase import Market
+from longshore.dispatcher.scheduler.elastic.purchase import ElasticMarket
 from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
-from longshore.dispatcher.scheduler.placement.workload import Placers
+from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
 from longshore.drivers.interface import Resources
 from longshore.pool.model import Worker
 
 
-def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
+def elastic_scheduler(placing: SchedulingPass, placers: WorkloadSchedulers) -> ElasticScheduler:
     """Return what places elastic jobs, before the batch work that `placing` does."""
     pool, ledger = placing.pool, placing.ledger
-    rooms = Rooms(
+    rooms = CapacityView(
         pool=pool,
         ledger=ledger,
         placers=placers,
         fleet=lambda: placing.roster.fleet,
         reserved=placing.evictions.reserved,
     )
-    deeds = Deeds(
+    deeds = ElasticApplier(
         pool=pool,
         ledger=ledger,
         rooms=rooms,
@@ -33,7 +33,7 @@ def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
         most_placed=placing.concurrency.limit,
         is_paid=lambda container, worker, need: _is_paid(placing, container, worker, need),
     )
-    return ElasticPlacer(
+    return ElasticScheduler(
         pool=pool,
         ledger=ledger,
         settings=placing.settings,
@@ -41,7 +41,7 @@ def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
         rules=placing.rules,
         rooms=rooms,
         deeds=deeds,
-        market=Market(
+        market=ElasticMarket(
             pool=pool,
             ledger=ledger,
             settings=placing.settings,
@@ -52,7 +52,9 @@ def elastic_placer(placing: Placing, placers: Placers) -> ElasticPlacer:
     )
 
 
-def _is_paid(placing: Placing, container: Container, worker: Worker, need: Resources) -> bool:
+def _is_paid(
+    placing: SchedulingPass, container: Container, worker: Worker, need: Resources
+) -> bool:
     """Return whether whose container it is may spend what room on an instance costs."""
     if placing.spend is None:
         return True

@@ -9,7 +9,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
 from longshore.drivers.interface import InstanceType
 from longshore.pool import boot_failures, launching
 from longshore.pool.core import PoolCore
-from longshore.pool.holds import Hindrance, Scope, Tally
+from longshore.pool.holds import CreateBlock, Scope, Tally
 
 
 def create_limits(
@@ -30,14 +30,14 @@ def create_limits(
     )
 
 
-def hindrances(pool: PoolCore, now: float) -> Callable[[InstanceType], Hindrance | None]:
+def hindrances(pool: PoolCore, now: float) -> Callable[[InstanceType], CreateBlock | None]:
     """Return what tells what keeps a type from being created now, None for nothing."""
     return _hindrances(pool, _tally(pool), now)
 
 
 def _hindrances(
     pool: PoolCore, tally: Callable[[Scope], Tally], now: float
-) -> Callable[[InstanceType], Hindrance | None]:
+) -> Callable[[InstanceType], CreateBlock | None]:
     in_flight = launching.types_in_flight(pool)
     unproven = pool.stillborn > 0 and boot_failures.unproven(pool)
     return lambda type_: pool.holds.hindrance(

@@ -16,9 +16,9 @@ from typing import assert_never
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
-    EndingCause,
-    EndingFor,
     SchedulerSettings,
+    StopCause,
+    StopReason,
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import JobType
@@ -26,17 +26,17 @@ from longshore.dispatcher.scheduler.placement.avoiding import has_others
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.preemption import (
     Eviction,
-    Occupied,
+    NodeUsage,
     PreemptionSettings,
-    Tenant,
-    TenantKind,
+    PreemptorKind,
+    RunningAttempt,
     choose,
     may_evict,
     victims,
 )
-from longshore.dispatcher.scheduler.placement.snapshot import Budget, Line, Plan
-from longshore.dispatcher.state.containers import Ledger
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.scheduler.placement.snapshot import Budget, ClassPlacement, Plan
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.queue import Order
 from longshore.dispatcher.state.restarts import returns_at
 from longshore.pool import attempts
@@ -47,20 +47,22 @@ from longshore.pool.model import Worker
 # ---- who holds resources on an instance, as preemption sees it -----------------------------------
 
 
-def kind_of(container: Container, jobs: JobBook) -> TenantKind:
+def kind_of(container: Container, jobs: JobRegistry) -> PreemptorKind:
     """Return what a container is to preemption."""
     match jobs.type_of(container.job_id):
         case JobType.SYSTEM:
-            return TenantKind.SYSTEM
+            return PreemptorKind.SYSTEM
         case JobType.SYSBATCH:
-            return TenantKind.SYSBATCH
+            return PreemptorKind.SYSBATCH
         case JobType.BATCH | JobType.ELASTIC | None:
-            return TenantKind.SUPERVISOR if container.spec.supervisor else TenantKind.BATCH
+            return PreemptorKind.SUPERVISOR if container.spec.supervisor else PreemptorKind.BATCH
         case unknown:
             assert_never(unknown)
 
 
-def tenants_on(worker: Worker, ledger: Ledger, by: TenantKind) -> tuple[Tenant, ...]:
+def running_attempts_on(
+    worker: Worker, ledger: ContainerTable, by: PreemptorKind
+) -> tuple[RunningAttempt, ...]:
     """Return the attempts of containers on a worker, for one who asks for room there; no strays."""
     found = []
     for attempt_id, resources in sorted(worker.attempts.items()):
@@ -70,7 +72,7 @@ def tenants_on(worker: Worker, ledger: Ledger, by: TenantKind) -> tuple[Tenant, 
         container = ledger.containers[container_id]
         attempt = container.attempts[-1]
         found.append(
-            Tenant(
+            RunningAttempt(
                 attempt_id=attempt_id,
                 priority=container.priority,
                 resources=resources,
@@ -91,7 +93,7 @@ _LOOKS_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
+class _PendingEviction:
     """Somebody makes way: the attempts that are to end, and the container that it is for."""
 
     attempt_ids: frozenset[str]
@@ -101,17 +103,17 @@ class _Way:
 class Evictions:
     """Evicts, and knows on which instances room is being made for whom."""
 
-    def __init__(self, pool: PoolCore, ledger: Ledger, settings: SchedulerSettings) -> None:
+    def __init__(self, pool: PoolCore, ledger: ContainerTable, settings: SchedulerSettings) -> None:
         """Evict nobody yet; open attempts that were told to make way are found by `restore`."""
         self._pool = pool
         self._ledger = ledger
         self._settings = PreemptionSettings(batch=settings.preempt_from_priority)
         self._most_containers = settings.max_containers_per_instance
-        self._ways: dict[str, _Way] = {}
+        self._ways: dict[str, _PendingEviction] = {}
         self._in_vain = ("", -inf)
 
     @property
-    def reserved(self) -> Mapping[str, _Way]:
+    def reserved(self) -> Mapping[str, _PendingEviction]:
         """Return the instances that take nothing else, by id; not a copy."""
         return self._ways
 
@@ -120,10 +122,10 @@ class Evictions:
         for attempt_id, container_id in sorted(self._ledger.open_attempts.items()):
             attempt = self._ledger.containers[container_id].attempts[-1]
             whom = attempt.ending_for
-            if whom.cause is EndingCause.FOR_CONTAINER and whom.of in self._ledger.containers:
+            if whom.cause is StopCause.FOR_CONTAINER and whom.of in self._ledger.containers:
                 way = self._ways.get(attempt.instance_id)
                 others = way.attempt_ids if way is not None else frozenset()
-                self._ways[attempt.instance_id] = _Way(
+                self._ways[attempt.instance_id] = _PendingEviction(
                     attempt_ids=others | {attempt_id}, container_id=whom.of
                 )
 
@@ -167,7 +169,7 @@ class Evictions:
         self._begin(container, eviction, now)
         return True
 
-    def _head(self, decided: Plan) -> tuple[Container, Line] | None:
+    def _head(self, decided: Plan) -> tuple[Container, ClassPlacement] | None:
         """Return the first that waits at a limit and may evict, and for whom nobody makes way yet.
 
         Who is behind somebody else has no use of room unless that one gets some.
@@ -186,7 +188,7 @@ class Evictions:
         first = min(found, key=lambda each: each[0], default=None)
         return first[1:] if first is not None else None
 
-    def _unhelped(self, line: Line, helped: AbstractSet[str]) -> tuple[Order, str] | None:
+    def _unhelped(self, line: ClassPlacement, helped: AbstractSet[str]) -> tuple[Order, str] | None:
         position = line.position
         while (head := line.request_class.at(position)) is not None and head[1] in helped:
             position += 1
@@ -195,7 +197,7 @@ class Evictions:
     def _evictions(
         self,
         container: Container,
-        line: Line,
+        line: ClassPlacement,
         slots: Mapping[str, Slot],
         budget: Budget | None,
         now: float,
@@ -217,8 +219,10 @@ class Evictions:
             asked = line.request_class.need(slot.type)
             if budget is not None and budget.refuses_place(line.key.account, slot, asked):
                 continue
-            tenants = tenants_on(worker, self._ledger, kind_of(container, self._ledger.jobs))
-            occupied = Occupied(slot=slot, tenants=tenants, most_containers=self._most_containers)
+            tenants = running_attempts_on(
+                worker, self._ledger, kind_of(container, self._ledger.jobs)
+            )
+            occupied = NodeUsage(slot=slot, tenants=tenants, most_containers=self._most_containers)
             answer = victims(asked, container.priority, occupied)
             # Where there is room already, and it got no place, evicting nobody would not help.
             of_use = isinstance(answer, Eviction) and answer.victims
@@ -227,12 +231,12 @@ class Evictions:
         return found or where_lost
 
     def _begin(self, container: Container, eviction: Eviction, now: float) -> None:
-        self._ways[eviction.slot_id] = _Way(
+        self._ways[eviction.slot_id] = _PendingEviction(
             attempt_ids=frozenset(victim.attempt_id for victim in eviction.victims),
             container_id=container.id,
         )
         self._pool.touch(eviction.slot_id)
-        whom = EndingFor(cause=EndingCause.FOR_CONTAINER, of=container.id)
+        whom = StopReason(cause=StopCause.FOR_CONTAINER, of=container.id)
         for victim in eviction.victims:
             victim_id = self._ledger.open_attempts[victim.attempt_id]
             self._ledger.ending(victim_id, AttemptOutcome.PREEMPTED, by=whom)

@@ -21,12 +21,12 @@ from longshore.dispatcher.domain.feasibility import (
     whole,
 )
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.scheduler.placement.fleet import Rules
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.wait_reasons import dollars
 from longshore.dispatcher.state.queue import ClassKey
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
-from longshore.pool.holds import Hindrance, HindranceKind
+from longshore.pool.holds import CreateBlock, CreateBlockKind
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 
 MOST_NAMED = 5
@@ -34,7 +34,7 @@ _NOTHING = Resources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypeVerdict:
+class TypeFeasibility:
     """One instance type: whether it would do, why not, and why none is created all the same.
 
     `rejections` are for ever, `hindrance` passes; "" for none. `left` is what daemons leave of a
@@ -67,7 +67,7 @@ class TypeVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class FilterCount:
     """How many instances one cause keeps from taking a container; `ids` names a few of them.
 
     `detail` says of a single one what room is kept there, "" of others.
@@ -80,14 +80,14 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceTally:
+class NodeSummary:
     """All instances by the first thing that keeps each from taking a container.
 
     `exhausted` counts the full ones again, by each dimension in which they lack room.
     """
 
     total: int
-    fates: tuple[Fate, ...]
+    fates: tuple[FilterCount, ...]
     exhausted: tuple[tuple[str, int], ...] = field(default=())
 
     def count(self, cause: str) -> int:
@@ -95,16 +95,16 @@ class InstanceTally:
         return next((fate.count for fate in self.fates if fate.cause == cause), 0)
 
 
-def type_verdicts(
+def type_feasibility(
     types: Iterable[InstanceType],
     key: ClassKey,
     *,
     max_price_factor: float,
-    hindrance: Callable[[InstanceType], Hindrance | None],
+    hindrance: Callable[[InstanceType], CreateBlock | None],
     as_new: Callable[[InstanceType], InstanceType] = whole,
     as_found: Callable[[InstanceType], InstanceType] = whole,
     scarce: Collection[str] = (),
-) -> list[TypeVerdict]:
+) -> list[TypeFeasibility]:
     """Return what is to be said of each type, the cheapest first.
 
     `as_new` tells a type without what daemons take of each new instance, `as_found` as its
@@ -132,7 +132,7 @@ def type_verdicts(
             if type_.effective_usd_per_hour > limit:
                 found[type_.name].append(_too_dear(type_, cheapest, max_price_factor))
     return [
-        TypeVerdict(
+        TypeFeasibility(
             name=type_.name,
             price_usd_per_hour=type_.price_usd_per_hour,
             preemptible=type_.preemptible,
@@ -170,14 +170,14 @@ def _priced(type_: InstanceType) -> str:
 
 
 _HELD = {
-    HindranceKind.QUOTA: "at quota",
-    HindranceKind.NONE_ALLOWED: "none allowed by the cloud's quota",
-    HindranceKind.CAPACITY: "at capacity",
-    HindranceKind.OTHER: "creates held",
+    CreateBlockKind.QUOTA: "at quota",
+    CreateBlockKind.NONE_ALLOWED: "none allowed by the cloud's quota",
+    CreateBlockKind.CAPACITY: "at capacity",
+    CreateBlockKind.OTHER: "creates held",
 }
 
 
-def _told(hindrance: Hindrance | None) -> str:
+def _told(hindrance: CreateBlock | None) -> str:
     if hindrance is None:
         return ""
     if hindrance.until is None:
@@ -185,16 +185,16 @@ def _told(hindrance: Hindrance | None) -> str:
     return f"{_HELD[hindrance.kind]} until {moment(hindrance.until)}: {hindrance.message}"
 
 
-def tally(
+def node_summary(
     workers: Iterable[Worker],
     key: ClassKey,
     *,
-    verdicts: Mapping[str, TypeVerdict],
-    rules: Rules,
+    verdicts: Mapping[str, TypeFeasibility],
+    rules: PackingPolicy,
     is_offline: Callable[[Worker], bool],
     kept: Mapping[str, Resources],
     now: float,
-) -> InstanceTally:
+) -> NodeSummary:
     """Return what keeps each instance from taking one container of a class.
 
     `verdicts` are by the name of the type, `kept` is the room that others are promised, by the id
@@ -227,7 +227,7 @@ def tally(
         details += [amounts_told(promised, kept_of)] if kept_of else []
         ids["exhausted" if short else "kept" if kept_of else "fits"] += found
     fates = tuple(
-        Fate(
+        FilterCount(
             cause=cause,
             count=len(ids[cause]),
             ids=tuple(sorted(ids[cause])[:MOST_NAMED]),
@@ -237,7 +237,7 @@ def tally(
         if ids.get(cause)
     )
     total = sum(fate.count for fate in fates)
-    return InstanceTally(total=total, fates=fates, exhausted=tuple(sorted(exhausted.items())))
+    return NodeSummary(total=total, fates=fates, exhausted=tuple(sorted(exhausted.items())))
 
 
 _Shape = tuple[str, Resources, Resources, int, bool]
@@ -245,7 +245,7 @@ _Shape = tuple[str, Resources, Resources, int, bool]
 sharers, fullness."""
 
 
-def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeVerdict | None) -> str:
+def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeFeasibility | None) -> str:
     """Return what keeps all instances of a type from taking anything of a class, "" for nothing."""
     if label_rejections(type_, key.constraints):
         return "label"
@@ -301,7 +301,7 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     return next((cause for cause, is_so in facts if is_so), "")
 
 
-def _shortages(worker: Worker, key: ClassKey, rules: Rules, free: Resources) -> list[str]:
+def _shortages(worker: Worker, key: ClassKey, rules: PackingPolicy, free: Resources) -> list[str]:
     """Return in which dimensions a worker lacks room of which so much is free, [] for none."""
     wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.sharers)
     short = wanted.shortages(free)

@@ -94,7 +94,7 @@ def empty_slot(kind: SlotKind, slot_id: str, type_: InstanceType) -> Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class PackingPolicy:
     """How slots are filled and which is preferred."""
 
     placement: Placement
@@ -176,7 +176,7 @@ class _Finder:
 class Fleet:
     """All slots; claims are counted on slots that are not ready, by request class."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: PackingPolicy) -> None:
         self.rules = rules
         self.slots: dict[str, Slot] = {}
         self.idle: set[str] = set()

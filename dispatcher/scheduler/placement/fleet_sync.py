@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 
-from longshore.dispatcher.scheduler.placement.fleet import Fleet, Rules, Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet import (
+    Fleet,
+    PackingPolicy,
+    Slot,
+    SlotKind,
+    empty_slot,
+)
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
-from longshore.dispatcher.scheduler.placement.workload import NOTHING, Placers
+from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool import attempts, probing
@@ -16,7 +22,7 @@ from longshore.pool.model import IdleBehavior, PendingLaunch, Worker, WorkerStat
 # ---- what room of which instance is kept for jobs that have placers of their own -----------------
 
 
-class Kept:
+class Reservations:
     """The room that batch work does not get, as of the latest `update`.
 
     `renewed` are the slots of which other room is kept than before; whoever has heard clears it.
@@ -42,7 +48,7 @@ class Kept:
         return self._left.get(type_.name, type_)
 
     def update(
-        self, placers: Placers, types: Iterable[InstanceType], slot_ids: Iterable[str]
+        self, placers: WorkloadSchedulers, types: Iterable[InstanceType], slot_ids: Iterable[str]
     ) -> bool:
         """Take in what placers keep now; `slot_ids` are all that there are.
 
@@ -64,7 +70,7 @@ class Kept:
 # ---- the roster keeps the planner's fleet in line with the pool, worker by worker ----------------
 
 
-class Roster:
+class FleetSync:
     """The fleet, and what keeps it up to date; `resting` are idle workers without a session.
 
     The latter get no work, and use up a quota.
@@ -73,10 +79,10 @@ class Roster:
     def __init__(
         self,
         pool: PoolCore,
-        rules: Rules,
+        rules: PackingPolicy,
         spend: InstanceSpend | None,
         reserved: Container[str] = (),
-        kept: Kept | None = None,
+        kept: Reservations | None = None,
     ) -> None:
         """Make an empty fleet; `spend` is told of what changes too, None without limits of it.
 
@@ -84,7 +90,7 @@ class Roster:
         `kept` is what room others keep, None for none.
         """
         self._reserved = reserved
-        self._kept = kept or Kept()
+        self._kept = kept or Reservations()
         self.fleet = Fleet(rules)
         self._spend = spend
         self.resting: dict[str, Slot] = {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
-from longshore.dispatcher.scheduler.placement.snapshot import Line, Plan, View
+from longshore.dispatcher.scheduler.placement.snapshot import ClassPlacement, Plan, Snapshot
 from longshore.drivers.errors import BugError
 
 
-def check(view: View, plan: Plan) -> None:
+def check(view: Snapshot, plan: Plan) -> None:
     """Raise `BugError` when a plan breaks a rule of a pass or a limit.
 
     It goes by what the pass has put into the fleet, and its cost grows with the classes and with
@@ -22,7 +22,7 @@ def check(view: View, plan: Plan) -> None:
     _check_limits(view, plan, supervisors=places[True], all_=places[True] + places[False])
 
 
-def _check_line(view: View, line: Line, filled: dict[str, Slot]) -> int:
+def _check_line(view: Snapshot, line: ClassPlacement, filled: dict[str, Slot]) -> int:
     """Check the places of one class, note their slots, and return how many are claims."""
     starts = len(line.starts)
     if starts:
@@ -45,14 +45,14 @@ def _check_line(view: View, line: Line, filled: dict[str, Slot]) -> int:
     return number
 
 
-def _check_room(view: View, slot: Slot) -> None:
+def _check_room(view: Snapshot, slot: Slot) -> None:
     if view.fleet.slots.get(slot.id) is not slot:
         raise BugError(f"there is a place on {slot.id}, which the fleet does not have")
     if slot.is_overfull or slot.count > view.fleet.rules.most_containers:
         raise BugError(f"{slot.id} is over its room: {slot}")
 
 
-def _check_limits(view: View, plan: Plan, *, supervisors: int, all_: int) -> None:
+def _check_limits(view: Snapshot, plan: Plan, *, supervisors: int, all_: int) -> None:
     limits, made = view.limits, len(plan.creates)
     if made:
         if made > min(limits.creates_left, limits.tokens_left):

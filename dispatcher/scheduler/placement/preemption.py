@@ -43,7 +43,7 @@ PLACES = "places for containers"
 """What an instance is short of that has as many containers as it may have."""
 
 
-class TenantKind(Enum):
+class PreemptorKind(Enum):
     """What an attempt belongs to, or who asks for room.
 
     A supervisor is a batch container that submits others; components of elastic jobs are batch.
@@ -65,20 +65,20 @@ class PreemptionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     sysbatch: bool = False
     batch: Annotated[int, msgspec.Meta(ge=1, le=PRIORITY_MAX)] | None = None
 
-    def allows(self, by: TenantKind, priority: int) -> bool:
+    def allows(self, by: PreemptorKind, priority: int) -> bool:
         """Return whether what asks, of such a priority, may evict anybody."""
         match by:
-            case TenantKind.SYSTEM:
+            case PreemptorKind.SYSTEM:
                 return self.system
-            case TenantKind.SYSBATCH:
+            case PreemptorKind.SYSBATCH:
                 return self.sysbatch
-            case TenantKind.BATCH | TenantKind.SUPERVISOR:
+            case PreemptorKind.BATCH | PreemptorKind.SUPERVISOR:
                 return self.batch is not None and priority >= self.batch
             case _:
                 assert_never(by)
 
 
-def may_evict(by: TenantKind, whom: TenantKind) -> bool:
+def may_evict(by: PreemptorKind, whom: PreemptorKind) -> bool:
     """Return whether one kind may evict another, if the gap between their priorities allows it.
 
     A batch container evicts none but batch containers: attempts of per-instance jobs have no other
@@ -86,16 +86,16 @@ def may_evict(by: TenantKind, whom: TenantKind) -> bool:
     Per-instance jobs have no other place either, so they evict every kind.
     """
     match by:
-        case TenantKind.SYSTEM | TenantKind.SYSBATCH:
+        case PreemptorKind.SYSTEM | PreemptorKind.SYSBATCH:
             return True
-        case TenantKind.BATCH | TenantKind.SUPERVISOR:
-            return whom is TenantKind.BATCH
+        case PreemptorKind.BATCH | PreemptorKind.SUPERVISOR:
+            return whom is PreemptorKind.BATCH
         case _:
             assert_never(by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
+class RunningAttempt:
     """An attempt that holds resources on an instance; strays hold none that anybody knows of.
 
     `began_at` is in seconds since the epoch, None while nothing is known to run. `is_ending` says
@@ -111,7 +111,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occupied:
+class NodeUsage:
     """One instance with all that holds resources there.
 
     `slot` is never changed. Its free room is less than nothing where room that comes free is
@@ -119,7 +119,7 @@ class Occupied:
     """
 
     slot: Slot
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[RunningAttempt, ...]
     most_containers: int
 
 
@@ -132,10 +132,10 @@ class Eviction:
 
     slot_id: str
     price_usd_per_hour: Decimal
-    victims: tuple[Tenant, ...]
+    victims: tuple[RunningAttempt, ...]
 
 
-class Hurdle(Enum):
+class Blocker(Enum):
     """What is in the way of making room on an instance."""
 
     TOO_SMALL = "too_small"
@@ -147,7 +147,7 @@ class Hurdle(Enum):
 class NoEviction:
     """Why nobody is evicted: the hurdle, and the dimensions that stay short all the same."""
 
-    hurdle: Hurdle
+    hurdle: Blocker
     short: tuple[str, ...]
 
     @property
@@ -155,17 +155,17 @@ class NoEviction:
         """Return it as a clause about the instance."""
         short = f"it would be short of {' and '.join(self.short)}"
         match self.hurdle:
-            case Hurdle.TOO_SMALL:
+            case Blocker.TOO_SMALL:
                 return f"{short} even without all that runs on it"
-            case Hurdle.PROTECTED:
+            case Blocker.PROTECTED:
                 return f"{short} unless more went, who may not be evicted"
-            case Hurdle.PRIORITY:
+            case Blocker.PRIORITY:
                 return f"{short} unless more went, who are not {MIN_GAP} priority points below"
             case _:
                 assert_never(self.hurdle)
 
 
-def victims(asked: Resources, priority: int, on: Occupied) -> Eviction | NoEviction:
+def victims(asked: Resources, priority: int, on: NodeUsage) -> Eviction | NoEviction:
     """Return whom to evict from an instance for a request, or why that makes no room for it.
 
     `asked` is what it needs on this type of instance, as `fit.need` tells. The order of the
@@ -179,8 +179,8 @@ def victims(asked: Resources, priority: int, on: Occupied) -> Eviction | NoEvict
     if short:
         too_small = trial.short_without(running)
         if too_small:
-            return NoEviction(hurdle=Hurdle.TOO_SMALL, short=too_small)
-        hurdle = Hurdle.PROTECTED if trial.short_without(evictable) else Hurdle.PRIORITY
+            return NoEviction(hurdle=Blocker.TOO_SMALL, short=too_small)
+        hurdle = Blocker.PROTECTED if trial.short_without(evictable) else Blocker.PRIORITY
         return NoEviction(hurdle=hurdle, short=short)
     taken = _taken(trial, willing)
     return Eviction(
@@ -222,7 +222,7 @@ class _Trial:
     most_containers: int
 
     @classmethod
-    def of(cls, asked: Resources, on: Occupied) -> _Trial:
+    def of(cls, asked: Resources, on: NodeUsage) -> _Trial:
         """Return it with all gone that is being ended."""
         slot = replace(on.slot)
         for tenant in on.tenants:
@@ -240,7 +240,7 @@ class _Trial:
             short[PLACES] = slot.count + 1 - self.most_containers
         return short
 
-    def short_without(self, tenants: Iterable[Tenant]) -> tuple[str, ...]:
+    def short_without(self, tenants: Iterable[RunningAttempt]) -> tuple[str, ...]:
         """Return the dimensions that are short once these are gone too."""
         without = replace(self, slot=replace(self.slot))
         for tenant in tenants:
@@ -255,12 +255,12 @@ class _Trial:
         return _amounts(charge(resources, sharers=self.slot.sharers - 1))
 
 
-def _taken(trial: _Trial, willing: Iterable[Tenant]) -> list[Tenant]:
+def _taken(trial: _Trial, willing: Iterable[RunningAttempt]) -> list[RunningAttempt]:
     """Take attempts off until there is room; return them. All together make enough."""
-    taken: list[Tenant] = []
+    taken: list[RunningAttempt] = []
     for _, level in groupby(sorted(willing, key=_loss), key=_priority):
         # Those of one shape differ in their age only, and there are few shapes.
-        by_shape: dict[Resources, list[Tenant]] = {}
+        by_shape: dict[Resources, list[RunningAttempt]] = {}
         for tenant in sorted(level, key=_loss, reverse=True):
             by_shape.setdefault(tenant.resources, []).append(tenant)
         while by_shape and (short := trial.short()):
@@ -274,7 +274,7 @@ def _taken(trial: _Trial, willing: Iterable[Tenant]) -> list[Tenant]:
 
 
 def _nearest(
-    trial: _Trial, short: dict[str, int], by_shape: dict[Resources, list[Tenant]]
+    trial: _Trial, short: dict[str, int], by_shape: dict[Resources, list[RunningAttempt]]
 ) -> Resources:
     """Return the shape that comes nearest to what is short; the last of each is its youngest."""
 
@@ -294,7 +294,7 @@ def _distance(short: dict[str, int], given: dict[str, int]) -> int:
     return sum(((s - given.get(d, 0)) * (whole // s)) ** 2 for d, s in short.items())
 
 
-def _needed(trial: _Trial, taken: Iterable[Tenant]) -> list[Tenant]:
+def _needed(trial: _Trial, taken: Iterable[RunningAttempt]) -> list[RunningAttempt]:
     """Put back, dearest first, whoever need not go; return the others.
 
     One round does: with fewer gone there is never more room, so who is needed once stays so.
@@ -308,11 +308,11 @@ def _needed(trial: _Trial, taken: Iterable[Tenant]) -> list[Tenant]:
     return needed
 
 
-def _priority(tenant: Tenant) -> int:
+def _priority(tenant: RunningAttempt) -> int:
     return tenant.priority
 
 
-def _loss(tenant: Tenant) -> tuple[int, float, str]:
+def _loss(tenant: RunningAttempt) -> tuple[int, float, str]:
     """Return the sort key of what is lost with an attempt; the least goes first."""
     age = -inf if tenant.began_at is None else -tenant.began_at
     return tenant.priority, age, tenant.attempt_id

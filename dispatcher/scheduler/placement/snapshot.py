@@ -13,14 +13,14 @@ from longshore.dispatcher.domain.feasibility import whole
 from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot
 from longshore.dispatcher.scheduler.placement.wait_reasons import spend_limit
 from longshore.dispatcher.state.queue import ClassKey, RequestClass
-from longshore.dispatcher.state.spend_limits import Account
+from longshore.dispatcher.state.spend_limits import SpendSubjects
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.holds import Allowance, Hindrance, Scope
+from longshore.pool.holds import Allowance, CreateBlock, Scope
 from longshore.pool.quotas import QuotaBound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class BudgetDenial:
     """Why money keeps something from being done.
 
     `who` (the cluster if `of_all`) may spend `limit_usd_per_hour`, by `setting`; `room_on` is the
@@ -63,19 +63,21 @@ class Refusal:
 class Budget(Protocol):
     """What may still be spent an hour; what a pass decides is reserved in it."""
 
-    def refuses_place(self, account: Account, slot: Slot, need: Resources) -> Refusal | None:
+    def refuses_place(
+        self, account: SpendSubjects, slot: Slot, need: Resources
+    ) -> BudgetDenial | None:
         """Return why an account may not have room on an instance, None when it may."""
         ...
 
-    def place(self, account: Account, slot: Slot, need: Resources, number: int) -> None:
+    def place(self, account: SpendSubjects, slot: Slot, need: Resources, number: int) -> None:
         """Reserve what room for some containers costs; a negative number gives it back."""
         ...
 
-    def refuses_create(self, account: Account, type_: InstanceType) -> Refusal | None:
+    def refuses_create(self, account: SpendSubjects, type_: InstanceType) -> BudgetDenial | None:
         """Return why no instance of a type may be created for an account, None when one may."""
         ...
 
-    def create(self, account: Account, slot: Slot) -> None:
+    def create(self, account: SpendSubjects, slot: Slot) -> None:
         """Reserve the price of a new instance; an account's claims on it are covered by that."""
         ...
 
@@ -115,7 +117,7 @@ class Limits:
     max_instances: int
     creates_left: int
     tokens_left: int
-    hindrance: Callable[[InstanceType], Hindrance | None]
+    hindrance: Callable[[InstanceType], CreateBlock | None]
     allowances: Callable[[InstanceType], Mapping[Scope, Allowance]]
     containers_left: int | None = None
     supervisors_left: int | None = None
@@ -134,7 +136,7 @@ def never(_container_id: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class Snapshot:
     """What a pass decides from. It fills the fleet with what it decides, and nothing else.
 
     `returns_at` tells when a container may go back to where it was lost, though others could hold
@@ -153,7 +155,7 @@ class View:
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
+class ClassPlacement:
     """One class in a pass: its containers in order have starts first, then claims, then nothing.
 
     `number` is its place among the classes of the pass, `position` that of the first container that
@@ -202,7 +204,7 @@ class Plan:
     rate of cloud operations.
     """
 
-    lines: list[Line]
+    lines: list[ClassPlacement]
     creates: list[Slot] = field(default_factory=list)
     unwanted: list[str] = field(default_factory=list)
     withheld: list[str] = field(default_factory=list)

@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.containers import (
     Placement,
 )
 from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot
-from longshore.dispatcher.scheduler.placement.snapshot import Refusal
+from longshore.dispatcher.scheduler.placement.snapshot import BudgetDenial
 from longshore.dispatcher.state.attempt_spend import (
     _NOTHING,
     AttemptSpend,
@@ -26,9 +26,9 @@ from longshore.dispatcher.state.attempt_spend import (
 from longshore.dispatcher.state.instance_records import price_of
 from longshore.dispatcher.state.queue import RequestClass
 from longshore.dispatcher.state.spend_limits import (
-    Account,
-    Holder,
     SpendLimits,
+    SpendSubject,
+    SpendSubjects,
     share_of,
 )
 from longshore.drivers.errors import BugError
@@ -39,10 +39,10 @@ from longshore.pool.model import PendingLaunch, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class LaunchCharge:
     """An instance that is not ready yet: for whom it was created, and what it costs an hour."""
 
-    account: Account
+    account: SpendSubjects
     price_usd_per_hour: Decimal
 
 
@@ -54,7 +54,7 @@ class InstanceSpend:
     ) -> None:
         """Count nothing yet; `records` has what instances were bought for, and is not copied."""
         self.limits = limits
-        self.charges: dict[str, Charge] = {}
+        self.charges: dict[str, LaunchCharge] = {}
         self._pool = pool
         self._records = records
         self._prices: dict[str, Decimal] = {}
@@ -104,7 +104,7 @@ class InstanceSpend:
                 charges[token] = charge
         self.charges = charges
 
-    def _charge_of(self, token: str) -> Charge | None:
+    def _charge_of(self, token: str) -> LaunchCharge | None:
         """Return what is charged for a launch, None when that is nobody's, or it needs no journal.
 
         The latter when the key of its instance is proven.
@@ -114,7 +114,7 @@ class InstanceSpend:
             return None
         account = self.limits.account_for(pending.launch.payer)
         price = launching.type_of(self._pool, pending.launch).price_usd_per_hour
-        return Charge(account=account, price_usd_per_hour=price) if account else None
+        return LaunchCharge(account=account, price_usd_per_hour=price) if account else None
 
     def budget(
         self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
@@ -162,19 +162,19 @@ class PassBudget:
     limits: SpendLimits
     placement: Placement
     cluster: Decimal
-    by_holder: Mapping[Holder, Decimal]
-    payers: dict[str, Account] = field(default_factory=dict)
-    _more: dict[Holder, Decimal] = field(default_factory=dict)
-    _charged: dict[tuple[Holder, str], Decimal] = field(default_factory=dict)
-    _claimed: dict[tuple[Holder, str], Decimal] = field(default_factory=dict)
+    by_holder: Mapping[SpendSubject, Decimal]
+    payers: dict[str, SpendSubjects] = field(default_factory=dict)
+    _more: dict[SpendSubject, Decimal] = field(default_factory=dict)
+    _charged: dict[tuple[SpendSubject, str], Decimal] = field(default_factory=dict)
+    _claimed: dict[tuple[SpendSubject, str], Decimal] = field(default_factory=dict)
     _costs: dict[tuple[str, Resources], Decimal] = field(default_factory=dict)
 
-    def spent(self, holder: Holder) -> Decimal:
+    def spent(self, holder: SpendSubject) -> Decimal:
         """Return what a project or a user spends by now."""
         return self.by_holder.get(holder, _NOTHING) + self._more.get(holder, _NOTHING)
 
     def begin(
-        self, charges: Mapping[str, Charge], classes: Iterable[RequestClass], fleet: Fleet
+        self, charges: Mapping[str, LaunchCharge], classes: Iterable[RequestClass], fleet: Fleet
     ) -> None:
         """Count what is charged for instances that come, and what is claimed there already."""
         for slot_id, charge in charges.items():
@@ -185,7 +185,9 @@ class PassBudget:
                 slot = fleet.slots[slot_id]
                 self.place(key.account, slot, request_class.need(slot.type), number)
 
-    def refuses_place(self, account: Account, slot: Slot, need: Resources) -> Refusal | None:
+    def refuses_place(
+        self, account: SpendSubjects, slot: Slot, need: Resources
+    ) -> BudgetDenial | None:
         """Return why an account may not have room on a slot, None when it may."""
         for holder in account:
             limit = self.limits.of(holder)
@@ -195,7 +197,7 @@ class PassBudget:
                 return _refusal(holder, limit, spent, more, room_on=slot.type.name)
         return None
 
-    def place(self, account: Account, slot: Slot, need: Resources, number: int) -> None:
+    def place(self, account: SpendSubjects, slot: Slot, need: Resources, number: int) -> None:
         """Reserve what room for some containers costs; a negative number gives it back."""
         if not account:
             return
@@ -205,7 +207,7 @@ class PassBudget:
             if (holder, slot.id) in self._charged:
                 _add(self._claimed, ((holder, slot.id),), cost)
 
-    def refuses_create(self, account: Account, type_: InstanceType) -> Refusal | None:
+    def refuses_create(self, account: SpendSubjects, type_: InstanceType) -> BudgetDenial | None:
         """Return why no instance of a type may be created for an account, None when one may."""
         price = type_.price_usd_per_hour
         if not price:
@@ -219,18 +221,18 @@ class PassBudget:
             return _refusal(None, limit, self.cluster, price)
         return None
 
-    def create(self, account: Account, slot: Slot) -> None:
+    def create(self, account: SpendSubjects, slot: Slot) -> None:
         """Reserve the price of a new instance, in full for the account."""
         self.payers[slot.id] = account
         self.cluster += slot.type.price_usd_per_hour
         self._charge(account, slot.id, slot.type.price_usd_per_hour)
 
-    def _charge(self, account: Account, slot_id: str, price: Decimal) -> None:
+    def _charge(self, account: SpendSubjects, slot_id: str, price: Decimal) -> None:
         for holder in account:
             self._charged[holder, slot_id] = price
         _add(self._more, account, price)
 
-    def _added(self, holder: Holder, slot_id: str, cost: Decimal) -> Decimal:
+    def _added(self, holder: SpendSubject, slot_id: str, cost: Decimal) -> Decimal:
         """Return what a claim adds to what a holder is charged: nothing while that covers it."""
         charged = self._charged.get((holder, slot_id))
         if charged is None:
@@ -248,9 +250,9 @@ class PassBudget:
 
 
 def _refusal(
-    holder: Holder | None, limit: Decimal, spent: Decimal, price: Decimal, room_on: str = ""
-) -> Refusal:
-    return Refusal(
+    holder: SpendSubject | None, limit: Decimal, spent: Decimal, price: Decimal, room_on: str = ""
+) -> BudgetDenial:
+    return BudgetDenial(
         who="the cluster" if holder is None else f"{holder.kind} {holder.name}",
         setting="max_hourly_spend" + ("" if holder is None else f"_per_{holder.kind}"),
         of_all=holder is None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.dispatcher.domain.containers import Attempt, Container
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import Resources
 from longshore.pool import attempts
 from longshore.pool.charging import SHARED_CPU_MILLIS
@@ -41,10 +41,10 @@ def environment(
 # ---- starting containers on workers, for whoever decides it: the batch pass, or another placer ---
 
 
-class Starter:
+class AttemptStarter:
     """Begins attempts: in the ledger first, so that they are journalled, then in the pool."""
 
-    def __init__(self, pool: PoolCore, ledger: Ledger) -> None:
+    def __init__(self, pool: PoolCore, ledger: ContainerTable) -> None:
         self._pool = pool
         self._ledger = ledger
 

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from longshore.dispatcher.scheduler.placement.fleet import Fleet, Rules
-from longshore.dispatcher.scheduler.placement.snapshot import Ceiling, Limits, Line
+from longshore.dispatcher.scheduler.placement.fleet import Fleet, PackingPolicy
+from longshore.dispatcher.scheduler.placement.snapshot import Ceiling, ClassPlacement, Limits
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge
 
@@ -35,23 +35,23 @@ class Shares:
     taken: list[int]
     allowed: dict[int, dict[int, int]] = field(default_factory=dict)
 
-    def left(self, line: Line) -> int | None:
+    def left(self, line: ClassPlacement) -> int | None:
         """Return how many more of a line may have a place, None for any number."""
         found = self.allowed.get(line.number, {}).items()
         return min((max(0, most - self.taken[index]) for index, most in found), default=None)
 
-    def are_short(self, lines: Sequence[Line]) -> bool:
+    def are_short(self, lines: Sequence[ClassPlacement]) -> bool:
         """Return whether not all who wait may have a place at once."""
         left = [(self.left(line), len(line.request_class)) for line in lines]
         return any(number is not None and number < waiting for number, waiting in left)
 
-    def count(self, line: Line, number: int) -> None:
+    def count(self, line: ClassPlacement, number: int) -> None:
         """Note that so many more of a line have a place, or fewer."""
         for index in self.allowed.get(line.number, ()):
             self.taken[index] += number
 
 
-def shares(limits: Limits, lines: Sequence[Line], fleet: Fleet) -> Shares:
+def shares(limits: Limits, lines: Sequence[ClassPlacement], fleet: Fleet) -> Shares:
     """Return what the supervisors of a pass may have; without any there is nothing to find out."""
     mine = [line for line in lines if line.key.supervisor]
     if not mine or not limits.ceilings:
@@ -85,7 +85,9 @@ def _all_together(ceilings: Sequence[Ceiling]) -> tuple[Ceiling, ...]:
     return (Ceiling(covers=frozenset().union(*some), left=left),)
 
 
-def _allowed(limits: Limits, line: Line, ceiling: Ceiling, fleet: Fleet, enough: int) -> int:
+def _allowed(
+    limits: Limits, line: ClassPlacement, ceiling: Ceiling, fleet: Fleet, enough: int
+) -> int:
     """Return how many supervisors may be at a ceiling as far as a line goes, up to `enough`."""
     request_class, rules = line.request_class, fleet.rules
     needs = request_class.needs
@@ -102,7 +104,7 @@ def _allowed(limits: Limits, line: Line, ceiling: Ceiling, fleet: Fleet, enough:
     return share_of(fraction, containers)
 
 
-def _fits(free: Resources, need: Resources, rules: Rules, count: int) -> int:
+def _fits(free: Resources, need: Resources, rules: PackingPolicy, count: int) -> int:
     """Return how many requests fit beside so many containers, as far as cpus and memory go."""
     need = charge(need, sharers=0)
     pairs = ((need.cpu_millis, free.cpu_millis), (need.memory_bytes, free.memory_bytes))

@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.feasibility import what_is_left
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.state.queue import RequestClass
 from longshore.drivers.interface import InstanceType
-from longshore.pool.holds import Hindrance, HindranceKind
+from longshore.pool.holds import CreateBlock, CreateBlockKind
 
 _LABELS_TOLD = 5
 _TYPES_TOLD = 5
@@ -74,10 +74,10 @@ def no_room_on_new(
     return WaitReason(code="no_room_on_new", message=message)
 
 
-def short(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) -> WaitReason:
+def short(types: Sequence[InstanceType], hindrances: Sequence[CreateBlock]) -> WaitReason:
     """Return why a class waits of each of whose types the cloud has none left, or allows none."""
     of = zip(types, hindrances, strict=True)
-    refused = [(type_, h) for type_, h in of if h.kind is HindranceKind.NONE_ALLOWED]
+    refused = [(type_, h) for type_, h in of if h.kind is CreateBlockKind.NONE_ALLOWED]
     if not refused:
         return at_capacity(types, hindrances)
     end, first = _first_end(hindrances), refused[0][1]
@@ -93,7 +93,7 @@ def short(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) -> Wai
     return WaitReason(code="at_quota", message=message, until=end, topic=first.topic)
 
 
-def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) -> WaitReason:
+def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[CreateBlock]) -> WaitReason:
     """Return why a class waits of all of whose types the cloud has none left."""
     message = f"the cloud is short of {', '.join(type_.name for type_ in types)}"
     end = _first_end(hindrances)
@@ -102,20 +102,20 @@ def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[Hindrance]) 
     return WaitReason(code="at_capacity", message=message, until=end)
 
 
-def why_held(hindrances: Sequence[Hindrance]) -> tuple[WaitReason, bool]:
+def why_held(hindrances: Sequence[CreateBlock]) -> tuple[WaitReason, bool]:
     """Return why none of a class's types may be created, and whether that is a quota.
 
     What ends first is told, a quota last. There is one that is neither a shortage nor a type of
     which none is allowed.
     """
-    short_of = (HindranceKind.CAPACITY, HindranceKind.NONE_ALLOWED)
+    short_of = (CreateBlockKind.CAPACITY, CreateBlockKind.NONE_ALLOWED)
     remaining = [h for h in hindrances if h.kind not in short_of]
-    told = [h for h in remaining if h.kind is not HindranceKind.QUOTA] or remaining
+    told = [h for h in remaining if h.kind is not CreateBlockKind.QUOTA] or remaining
     end = _first_end(told)
     first = next(h for h in told if h.until == end)
     if end is None:
         return WaitReason(code="creating", message=first.message, topic=first.topic), False
-    is_quota = first.kind is HindranceKind.QUOTA
+    is_quota = first.kind is CreateBlockKind.QUOTA
     code = "at_quota" if is_quota else "creates_held"
     message = f"no creates before {moment(end)}: {first.message}"
     return WaitReason(code=code, message=message, until=end, topic=first.topic), is_quota
@@ -216,7 +216,7 @@ def dollars(amount: Decimal) -> str:
     return f"${rounded}/h"
 
 
-def _first_end(hindrances: Sequence[Hindrance]) -> float | None:
+def _first_end(hindrances: Sequence[CreateBlock]) -> float | None:
     """Return when the first of them ends, None when a create is being tried: it may end now."""
     ends = [h.until for h in hindrances if h.until is not None]
     return min(ends) if len(ends) == len(hindrances) else None

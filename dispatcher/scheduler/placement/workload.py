@@ -1,8 +1,9 @@
 """Who places the containers that never wait in the queue: a seam for per-instance and elastic jobs.
 
 A planning pass lets each placer do its part before the batch work: it starts and ends attempts of
-its jobs, and says what room of which instance it keeps (`Placer.kept`). When an attempt of such a
-job ends, the ledger asks the placer what becomes of its container (`Placer.rule`).
+its jobs, and says what room of which instance it keeps (`WorkloadScheduler.kept`). When an attempt
+of such a job ends, the ledger asks the placer what becomes of its container
+(`WorkloadScheduler.rule`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.feasibility import whole
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.state.attempt_end import AttemptEnd, Ruling
-from longshore.dispatcher.state.job_registry import JobBook
+from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision
+from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.drivers.interface import InstanceType, Resources
 
 NOTHING = Resources()
@@ -27,7 +28,7 @@ ATTEMPTS_MOST = 1000
 """With so many attempts a container ends that would only fail once more: each is kept whole."""
 
 
-class Placer(Protocol):
+class WorkloadScheduler(Protocol):
     """Places the containers of one type of jobs; called on the engine's thread only."""
 
     @property
@@ -68,7 +69,7 @@ class Placer(Protocol):
         """Note that the latest attempt of a container was seen to run."""
         ...
 
-    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
+    def rule(self, end: AttemptEnd, now: float, /) -> RestartDecision:
         """Return what becomes of a container whose attempt has ended."""
         ...
 
@@ -89,15 +90,15 @@ class Placer(Protocol):
         ...
 
 
-class Placers:
+class WorkloadSchedulers:
     """All placers behind one door: each call goes to the one that knows the job."""
 
     def __init__(
         self,
         *,
-        jobs: JobBook,
-        per_instance: Placer | None = None,
-        elastic: Placer | None = None,
+        jobs: JobRegistry,
+        per_instance: WorkloadScheduler | None = None,
+        elastic: WorkloadScheduler | None = None,
         as_bought: Callable[[InstanceType], InstanceType] = whole,
     ) -> None:
         """`as_bought` tells a type as new ones turned out, with the share of use that was lost."""
@@ -109,14 +110,14 @@ class Placers:
         self._left: dict[str, tuple[tuple[Resources, ...], InstanceType, InstanceType]] = {}
 
     @property
-    def _all(self) -> Sequence[Placer]:
+    def _all(self) -> Sequence[WorkloadScheduler]:
         return [each for each in (self.per_instance, self.elastic) if each is not None]
 
-    def of(self, container: Container) -> Placer | None:
+    def of(self, container: Container) -> WorkloadScheduler | None:
         """Return who places a container, None where that waits in the queue."""
         return self.of_job(container.job_id)
 
-    def of_job(self, job_id: str) -> Placer | None:
+    def of_job(self, job_id: str) -> WorkloadScheduler | None:
         """Return who places an unfinished job's containers, None where they wait in the queue."""
         type_ = self._jobs.type_of(job_id)
         if type_ is None or not type_.has_own_placer:
@@ -147,7 +148,7 @@ class Placers:
         if placer is not None:
             placer.began(container, now)
 
-    def rule(self, end: AttemptEnd, now: float) -> Ruling | None:
+    def rule(self, end: AttemptEnd, now: float) -> RestartDecision | None:
         """Return what becomes of a container whose attempt ended, None where that is batch work."""
         placer = self.of(end.container)
         return placer.rule(end, now) if placer is not None else None

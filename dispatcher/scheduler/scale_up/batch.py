@@ -10,31 +10,37 @@ from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.domain.feasibility import has_room
 from longshore.dispatcher.scheduler.placement import wait_reasons
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
-from longshore.dispatcher.scheduler.placement.snapshot import Limits, Line, Plan, Refusal, View
+from longshore.dispatcher.scheduler.placement.snapshot import (
+    BudgetDenial,
+    ClassPlacement,
+    Limits,
+    Plan,
+    Snapshot,
+)
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
-from longshore.dispatcher.scheduler.scale_up.solve import NewInstance, Option, Want, cheapest_mix
+from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option, cheapest_mix
 from longshore.dispatcher.state.queue import Order
 from longshore.drivers.interface import InstanceType
 from longshore.pool.charging import charge
-from longshore.pool.holds import Allowance, Hindrance, HindranceKind, Scope
+from longshore.pool.holds import Allowance, CreateBlock, CreateBlockKind, Scope
 
 _MOST_ROUNDS = 8
 _MOST_CLASSES = 40
 _MANY_TYPES = 24
-_SHORT = (HindranceKind.CAPACITY, HindranceKind.NONE_ALLOWED)
+_SHORT = (CreateBlockKind.CAPACITY, CreateBlockKind.NONE_ALLOWED)
 _VOLUME = 2
 """How many times what may be created in a pass is looked at, so that instances are well filled."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Demand:
+class UnmetDemand:
     """Containers of one class, one after the other in the order of priority, that need instances.
 
     `held` of them got a claim on a new one. Those that have `room_where_lost` keep nobody waiting.
     """
 
     order: Order
-    line: Line
+    line: ClassPlacement
     number: int
     options: tuple[Option, ...]
     room_where_lost: bool = False
@@ -48,26 +54,26 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stopped:
     """Whoever comes after the first of a line without a place waits: a limit of all is reached."""
 
-    line: Line
+    line: ClassPlacement
     reason: WaitReason
 
 
-class Outlook:
+class CreateLimits:
     """What the limits say of each type, asked once a pass, and what is created in it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._known: dict[str, tuple[Hindrance | None, Mapping[Scope, Allowance]]] = {}
+        self._known: dict[str, tuple[CreateBlock | None, Mapping[Scope, Allowance]]] = {}
         self._made: Counter[Scope] = Counter()
         self._made_cpu_millis: Counter[Scope] = Counter()
         self._tried: set[Scope] = set()
         self._options: dict[int, tuple[Option, ...]] = {}
         self._with_room: dict[int, tuple[InstanceType, ...]] = {}
 
-    def hindrance(self, type_: InstanceType) -> Hindrance | None:
+    def hindrance(self, type_: InstanceType) -> CreateBlock | None:
         """Return what keeps a type from being created now, None when nothing does."""
         found, allowances = self._of(type_)
         if found is not None or not self._made:
@@ -82,7 +88,7 @@ class Outlook:
                 return allowance.then
         return None
 
-    def options(self, line: Line) -> tuple[Option, ...]:
+    def options(self, line: ClassPlacement) -> tuple[Option, ...]:
         """Return the types of a class that may be created, before any is."""
         known = self._options.get(line.number)
         if known is None:
@@ -91,7 +97,7 @@ class Outlook:
             self._options[line.number] = known
         return known
 
-    def with_room(self, line: Line) -> tuple[InstanceType, ...]:
+    def with_room(self, line: ClassPlacement) -> tuple[InstanceType, ...]:
         """Return a class's types, as new instances of them come, that have room for one of it."""
         known = self._with_room.get(line.number)
         if known is None:
@@ -110,7 +116,7 @@ class Outlook:
         allowances = self._of(type_)[1].items()
         return min((a.number for scope, a in allowances if scope.type_name), default=None)
 
-    def is_doubtful(self, line: Line) -> bool:
+    def is_doubtful(self, line: ClassPlacement) -> bool:
         """Return whether of none of a class's types one may ever be allowed, as far as is known.
 
         Whether that is still so is tried now and then; it must keep nobody waiting.
@@ -121,7 +127,7 @@ class Outlook:
     def _is_doubtful(self, type_: InstanceType) -> bool:
         found, allowances = self._of(type_)
         kinds = {allowance.then.kind for allowance in allowances.values()}
-        return HindranceKind.NONE_ALLOWED in kinds or (found is not None and found.kind in _SHORT)
+        return CreateBlockKind.NONE_ALLOWED in kinds or (found is not None and found.kind in _SHORT)
 
     def create(self, type_: InstanceType) -> None:
         """Note that an instance of a type is created in this pass."""
@@ -131,13 +137,13 @@ class Outlook:
             if allowance.is_trial:
                 self._tried.add(scope)
 
-    def why_hindered(self, line: Line) -> WaitReason:
+    def why_hindered(self, line: ClassPlacement) -> WaitReason:
         """Return why none of a class's types may be created."""
         found = [self.hindrance(type_) for type_ in self.with_room(line)]
         short = self.shortage(line)
         return short or wait_reasons.why_held([h for h in found if h is not None])[0]
 
-    def own_reason(self, line: Line) -> WaitReason | None:
+    def own_reason(self, line: ClassPlacement) -> WaitReason | None:
         """Return what keeps a class waiting whatever the others do, None when nothing does."""
         if not line.request_class.types:
             return wait_reasons.no_type(line.request_class)
@@ -146,7 +152,7 @@ class Outlook:
             return wait_reasons.no_room_on_new(line.request_class, limits.as_new, limits.as_found)
         return self.shortage(line)
 
-    def shortage(self, line: Line) -> WaitReason | None:
+    def shortage(self, line: ClassPlacement) -> WaitReason | None:
         """Return why a class waits if the cloud has or allows none of all its types, else None."""
         hindrances = []
         # Where there never is room on a new one, it is no matter whether the cloud has any.
@@ -157,7 +163,7 @@ class Outlook:
             hindrances.append(hindrance)
         return wait_reasons.short(self.with_room(line), hindrances) if hindrances else None
 
-    def refusal(self, line: Line, types: Iterable[InstanceType]) -> Refusal | None:
+    def refusal(self, line: ClassPlacement, types: Iterable[InstanceType]) -> BudgetDenial | None:
         """Return why none of some types (cheapest first) may be paid for a class now, else None.
 
         Of those that may ever be paid the cheapest is told.
@@ -165,7 +171,7 @@ class Outlook:
         budget = self._limits.budget
         if budget is None:
             return None
-        found: list[Refusal] = []
+        found: list[BudgetDenial] = []
         for type_ in types:
             refusal = budget.refuses_create(line.key.account, type_)
             if refusal is None:
@@ -173,7 +179,7 @@ class Outlook:
             found.append(refusal)
         return next((each for each in found if not each.is_final), found[0]) if found else None
 
-    def _of(self, type_: InstanceType) -> tuple[Hindrance | None, Mapping[Scope, Allowance]]:
+    def _of(self, type_: InstanceType) -> tuple[CreateBlock | None, Mapping[Scope, Allowance]]:
         known = self._known.get(type_.name)
         if known is None:
             limits = self._limits
@@ -185,14 +191,14 @@ class Outlook:
 class Buyer:
     """Creates for the demands of one pass."""
 
-    view: View
+    view: Snapshot
     plan: Plan
-    outlook: Outlook
+    outlook: CreateLimits
     _again: bool = field(default=False, init=False)
     _most: dict[int, int] = field(default_factory=dict, init=False)
     _affordable: dict[int, tuple[Option, ...]] = field(default_factory=dict, init=False)
 
-    def buy(self, demands: Sequence[Demand]) -> Stop | None:
+    def buy(self, demands: Sequence[UnmetDemand]) -> Stopped | None:
         """Create the cheapest mix for demands in order of priority; return what stops all below.
 
         Each demand says afterwards how many of it have a claim, and why the others have none.
@@ -208,7 +214,7 @@ class Buyer:
                 break
         return self._tell(demands)
 
-    def _open(self, demands: Sequence[Demand]) -> list[Demand]:
+    def _open(self, demands: Sequence[UnmetDemand]) -> list[UnmetDemand]:
         """Return the demands to buy for, none below the first for which all have no money left."""
         open_ = []
         for demand in demands:
@@ -222,7 +228,7 @@ class Buyer:
                 break
         return open_
 
-    def _tell(self, demands: Sequence[Demand]) -> Stop | None:
+    def _tell(self, demands: Sequence[UnmetDemand]) -> Stopped | None:
         """Note why the rest got nothing, up to the first for which a limit of all is reached."""
         for demand in demands:
             if not demand.unserved or demand.reason is not None:
@@ -242,13 +248,13 @@ class Buyer:
                 demand.reason = self._why(demand)
         return None
 
-    def _yields(self, demand: Demand) -> bool:
+    def _yields(self, demand: UnmetDemand) -> bool:
         """Return whether nobody below is to wait for what a demand lacks."""
         return demand.room_where_lost or self.outlook.is_doubtful(demand.line)
 
     # ---- one round -------------------------------------------------------------------------
 
-    def _round(self, demands: list[Demand]) -> None:
+    def _round(self, demands: list[UnmetDemand]) -> None:
         demands = self._within_reach(demands)
         mix = self._mix(demands)
         short = self._first_short(demands, mix)
@@ -266,12 +272,12 @@ class Buyer:
                 break
             self._create(new, demands, payer)
 
-    def _mix(self, demands: list[Demand]) -> tuple[NewInstance, ...]:
+    def _mix(self, demands: list[UnmetDemand]) -> tuple[NewInstance, ...]:
         rules = self.view.fleet.rules
         types = {option.type.name: option.type for d in demands for option in d.options}
         most = {name: self.outlook.most_of(type_) for name, type_ in types.items()}
         wants = [
-            Want(
+            Item(
                 index=demand.line.number,
                 count=self._count(demand),
                 options=self._options(demand),
@@ -286,7 +292,7 @@ class Buyer:
             most_of=lambda name: most[name],
         )
 
-    def _first_short(self, demands: list[Demand], mix: tuple[NewInstance, ...]) -> int | None:
+    def _first_short(self, demands: list[UnmetDemand], mix: tuple[NewInstance, ...]) -> int | None:
         """Return the first demand that the limit of instances leaves short, None for none."""
         if len(mix) < self._instances_left():
             return None
@@ -300,7 +306,7 @@ class Buyer:
             held[demand.line.number] -= wanted
         return None
 
-    def _create(self, new: NewInstance, demands: list[Demand], payer: Demand) -> None:
+    def _create(self, new: NewInstance, demands: list[UnmetDemand], payer: UnmetDemand) -> None:
         """Create one instance of the mix, unless that is not possible any more."""
         if self.outlook.hindrance(new.type) is not None:
             self._again = True
@@ -324,7 +330,7 @@ class Buyer:
                 self.view.fleet.claim(line.key, slot, line.request_class.need(new.type), number)
                 line.claims.append((slot, number))
 
-    def _reserve(self, demand: Demand, slot: Slot, number: int) -> int:
+    def _reserve(self, demand: UnmetDemand, slot: Slot, number: int) -> int:
         """Return how many containers may be paid room on a new instance; it is reserved."""
         budget = self.view.limits.budget
         if budget is None or not number:
@@ -338,9 +344,9 @@ class Buyer:
             budget.place(account, slot, need, 1)
         return number
 
-    def _stop(self, demand: Demand, reason: WaitReason) -> Stop:
+    def _stop(self, demand: UnmetDemand, reason: WaitReason) -> Stopped:
         self.plan.stopped = True
-        return Stop(line=demand.line, reason=reason)
+        return Stopped(line=demand.line, reason=reason)
 
     # ---- limits ------------------------------------------------------------------------------
 
@@ -353,7 +359,7 @@ class Buyer:
         limits = self.view.limits
         return limits.max_instances - limits.instances - len(self.plan.creates)
 
-    def _options(self, demand: Demand) -> tuple[Option, ...]:
+    def _options(self, demand: UnmetDemand) -> tuple[Option, ...]:
         number, line = demand.line.number, demand.line
         known = self._affordable.get(number)
         if known is None:
@@ -362,16 +368,16 @@ class Buyer:
             self._affordable[number] = known
         return known
 
-    def _unhindered(self, demand: Demand) -> tuple[Option, ...]:
+    def _unhindered(self, demand: UnmetDemand) -> tuple[Option, ...]:
         return tuple(o for o in demand.options if self.outlook.hindrance(o.type) is None)
 
-    def _refusal(self, demand: Demand) -> Refusal | None:
+    def _refusal(self, demand: UnmetDemand) -> BudgetDenial | None:
         """Return why nothing that might be created for a demand may be paid, else None."""
         return self.outlook.refusal(demand.line, (o.type for o in self._unhindered(demand)))
 
-    def _within_reach(self, demands: list[Demand]) -> list[Demand]:
+    def _within_reach(self, demands: list[UnmetDemand]) -> list[UnmetDemand]:
         """Return the first demands, enough to fill what may be created with the largest types."""
-        reach: list[Demand] = []
+        reach: list[UnmetDemand] = []
         classes: set[int] = set()
         volume = 0.0
         for demand in demands:
@@ -384,10 +390,10 @@ class Buyer:
                 break
         return reach
 
-    def _count(self, demand: Demand) -> int:
+    def _count(self, demand: UnmetDemand) -> int:
         return min(demand.unserved, _VOLUME * self._left() * self._most_on_one(demand))
 
-    def _most_on_one(self, demand: Demand) -> int:
+    def _most_on_one(self, demand: UnmetDemand) -> int:
         """Return how many of a demand the largest of its types holds at most."""
         known = self._most.get(demand.line.number)
         if known is None:
@@ -396,7 +402,7 @@ class Buyer:
             self._most[demand.line.number] = known
         return known
 
-    def _why(self, demand: Demand) -> WaitReason:
+    def _why(self, demand: UnmetDemand) -> WaitReason:
         """Return why a demand has no place, when nothing stopped it."""
         limits = self.view.limits
         if not self._options(demand):
@@ -407,7 +413,7 @@ class Buyer:
         return wait_reasons.CREATES
 
 
-def _leave_out_the_needless(demands: Sequence[Demand], outlook: Outlook) -> None:
+def _leave_out_the_needless(demands: Sequence[UnmetDemand], outlook: CreateLimits) -> None:
     """Take the types from demands, if there are many, that others replace in every mix."""
     options = {demand.line.number: demand.options for demand in demands}
     if max(map(len, options.values()), default=0) < _MANY_TYPES:
@@ -421,7 +427,7 @@ def _leave_out_the_needless(demands: Sequence[Demand], outlook: Outlook) -> None
         demand.options = left[demand.line.number]
 
 
-def _payer(new: NewInstance, demands: list[Demand]) -> Demand:
+def _payer(new: NewInstance, demands: list[UnmetDemand]) -> UnmetDemand:
     """Return for whom an instance is created: the most important of its contents."""
     numbers = {number for number, _ in new.contents}
     return next(d for d in demands if d.unserved and d.line.number in numbers)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from longshore.dispatcher.scheduler.scale_up.problem import Contents, Market, Mix
+from longshore.dispatcher.scheduler.scale_up.problem import Contents, PackingProblem, Solution
 
 MOST_STATES = 400
 _MOST_PATTERNS = 400
@@ -36,7 +36,7 @@ class _TooLargeError(Exception):
     """The search would take longer than it is worth."""
 
 
-def cheapest_exact(market: Market, demand: Sequence[int], most: int) -> Mix | None:
+def cheapest_exact(market: PackingProblem, demand: Sequence[int], most: int) -> Solution | None:
     """Return the cheapest mix of at most `most` instances that holds the whole demand.
 
     None when there is none, or when looking for it would take too long.
@@ -58,7 +58,7 @@ def cheapest_exact(market: Market, demand: Sequence[int], most: int) -> Mix | No
         return None
     if way is None:
         return None
-    mix = Mix.nothing(market, demand)
+    mix = Solution.nothing(market, demand)
     for (type_, counts), times in Counter(way).items():
         contents = zip(classes, counts, strict=True)
         mix.buy(type_, tuple(pair for pair in contents if pair[1]), times)
@@ -66,7 +66,7 @@ def cheapest_exact(market: Market, demand: Sequence[int], most: int) -> Mix | No
 
 
 class _Search:
-    def __init__(self, market: Market, classes: Sequence[int], whole: _Left) -> None:
+    def __init__(self, market: PackingProblem, classes: Sequence[int], whole: _Left) -> None:
         self._market = market
         self._classes = classes
         self.whole = whole
@@ -161,7 +161,7 @@ class _Search:
 
 
 def _fullest(
-    market: Market, type_: int, classes: Sequence[int], whole: _Left
+    market: PackingProblem, type_: int, classes: Sequence[int], whole: _Left
 ) -> Iterator[tuple[int, ...]]:
     """Yield everything that an instance can hold to which nothing of the demand can be added."""
     chosen: list[int] = [0] * len(classes)
@@ -189,7 +189,7 @@ def _fullest(
 
 
 def _has_room(
-    market: Market, type_: int, contents: Contents, classes: Sequence[int], whole: _Left
+    market: PackingProblem, type_: int, contents: Contents, classes: Sequence[int], whole: _Left
 ) -> bool:
     """Return whether one more container of the demand fits."""
     room = market.empty(type_)
@@ -202,7 +202,7 @@ def _has_room(
     )
 
 
-def _beats(better: _Pattern, worse: _Pattern, costs: Sequence[int], market: Market) -> bool:
+def _beats(better: _Pattern, worse: _Pattern, costs: Sequence[int], market: PackingProblem) -> bool:
     """Return whether one pattern makes another needless: it holds as much and costs less.
 
     A type of which there are only so many replaces nothing.

@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from longshore.dispatcher.scheduler.scale_up.exact import cheapest_exact
-from longshore.dispatcher.scheduler.scale_up.problem import Contents, Group, Market, Mix
+from longshore.dispatcher.scheduler.scale_up.problem import (
+    Contents,
+    Group,
+    PackingProblem,
+    Solution,
+)
 
 MOST_STEPS = 3000
 _WIDE = 160
@@ -20,22 +25,22 @@ _MOST_FILLING = 24
 _MOST_POOLED = 24
 _NEARLY = 1 - 1e-9
 
-_Shopper = Callable[[Mix, int], None]
+_Shopper = Callable[[Solution, int], None]
 
 
-def best_mix(market: Market, demand: Sequence[int], most: int) -> Mix:
+def best_mix(market: PackingProblem, demand: Sequence[int], most: int) -> Solution:
     """Return the cheapest mix found of at most `most` instances.
 
     It holds as much of the demand as the best way found does, in order of priority.
     """
-    mix = Mix.nothing(market, demand)
+    mix = Solution.nothing(market, demand)
     by_priority(mix, most, order=[number for number, count in enumerate(demand) if count])
     if mix.count == most and 2 * sum(mix.left) > sum(demand):
         return mix  # far beyond the limit no other way holds more of what matters
     return better_mix(mix, demand, most)
 
 
-def better_mix(mix: Mix, demand: Sequence[int], most: int) -> Mix:
+def better_mix(mix: Solution, demand: Sequence[int], most: int) -> Solution:
     """Return the best mix found of at most `most` instances for a demand; `mix` is one of them."""
     market = mix.market
     exact = cheapest_exact(market, demand, most)
@@ -44,7 +49,7 @@ def better_mix(mix: Mix, demand: Sequence[int], most: int) -> Mix:
     end = market.steps + MOST_STEPS
     best, key = mix, (mix.unheld(), mix.cost)
     for shopper in _shoppers(market, demand, most):
-        other = Mix.nothing(market, demand)
+        other = Solution.nothing(market, demand)
         shopper(other, most)
         other_key = (other.unheld(), other.cost)
         if other_key < key:
@@ -54,7 +59,7 @@ def better_mix(mix: Mix, demand: Sequence[int], most: int) -> Mix:
     return pooled(best, most, end)
 
 
-def _shoppers(market: Market, demand: Sequence[int], most: int) -> Iterator[_Shopper]:
+def _shoppers(market: PackingProblem, demand: Sequence[int], most: int) -> Iterator[_Shopper]:
     """Yield ways to shop, the most worthwhile first."""
     order = [number for number, count in enumerate(demand) if count]
     yield partial(one_by_one, order=order)
@@ -78,7 +83,9 @@ def _from(order: Sequence[int], first: int) -> list[int]:
     return [first] + [number for number in order if number != first]
 
 
-def _worths(market: Market, order: Sequence[int], *, wide: bool) -> Iterator[dict[int, float]]:
+def _worths(
+    market: PackingProblem, order: Sequence[int], *, wide: bool
+) -> Iterator[dict[int, float]]:
     """Yield what one container of each class is taken to be worth: its share of an instance."""
     shares: dict[int, float] = {}
     wholes: dict[int, float] = {}
@@ -100,7 +107,7 @@ def _worths(market: Market, order: Sequence[int], *, wide: bool) -> Iterator[dic
     yield shares
 
 
-def by_priority(mix: Mix, most: int, *, order: Sequence[int]) -> None:
+def by_priority(mix: Solution, most: int, *, order: Sequence[int]) -> None:
     """Buy for the first class that waits the type that holds most, in order of priority."""
     market = mix.market
     waiting = list(order)
@@ -125,7 +132,7 @@ def by_priority(mix: Mix, most: int, *, order: Sequence[int]) -> None:
         waiting = [number for number in waiting if mix.left[number]]
 
 
-def one_by_one(mix: Mix, most: int, *, order: Sequence[int]) -> None:
+def one_by_one(mix: Solution, most: int, *, order: Sequence[int]) -> None:
     """Buy for each class its own cheapest type; others may come along."""
     market = mix.market
     for number in order:
@@ -136,13 +143,19 @@ def one_by_one(mix: Mix, most: int, *, order: Sequence[int]) -> None:
                 _buy(mix, type_, _from(order, number), most)
 
 
-def _buy(mix: Mix, type_: int, order: Sequence[int], most: int) -> None:
+def _buy(mix: Solution, type_: int, order: Sequence[int], most: int) -> None:
     contents = mix.market.fill(type_, order[:_MOST_FILLING], mix.left)
     mix.buy(type_, contents, mix.repeats(type_, contents, most))
 
 
 def by_value(
-    mix: Mix, most: int, *, order: Sequence[int], worth: dict[int, float], extra: float, wide: bool
+    mix: Solution,
+    most: int,
+    *,
+    order: Sequence[int],
+    worth: dict[int, float],
+    extra: float,
+    wide: bool,
 ) -> None:
     """Buy again and again the instance whose price is lowest for what it holds.
 
@@ -170,7 +183,7 @@ def by_value(
         waiting = [number for number in waiting if mix.left[number]]
 
 
-def pooled(mix: Mix, most: int, end: int) -> Mix:
+def pooled(mix: Solution, most: int, end: int) -> Solution:
     """Return a mix in which no two instances looked at are better bought anew for their contents.
 
     It stops when `end` steps have been taken.
@@ -204,27 +217,27 @@ def _pairs(groups: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
                 yield one, other
 
 
-def _pool(market: Market, one: Group, other: Group) -> list[int]:
+def _pool(market: PackingProblem, one: Group, other: Group) -> list[int]:
     pool = [0] * len(market.demand)
     for number, count in (*one.contents, *other.contents):
         pool[number] += count
     return pool
 
 
-def _anew(mix: Mix, pool: Sequence[int], old: Sequence[Group], most: int) -> Mix | None:
+def _anew(mix: Solution, pool: Sequence[int], old: Sequence[Group], most: int) -> Solution | None:
     """Return the cheapest mix for what a pair holds, on one instance more at most."""
     market = mix.market
     most = min(len(old) + 1, len(old) + most - mix.count)
     found = cheapest_exact(market, pool, most)
     if found is None:
-        found = Mix.nothing(market, pool)
+        found = Solution.nothing(market, pool)
         by_priority(found, most, order=[number for number, count in enumerate(pool) if count])
     if any(found.left) or not _within_limits(mix, found, old):
         return None
     return found
 
 
-def _within_limits(mix: Mix, found: Mix, old: Sequence[Group]) -> bool:
+def _within_limits(mix: Solution, found: Solution, old: Sequence[Group]) -> bool:
     for type_, most in enumerate(mix.market.most):
         freed = sum(group.type == type_ for group in old)
         if most is not None and mix.bought[type_] - freed + found.bought[type_] > most:
@@ -232,12 +245,12 @@ def _within_limits(mix: Mix, found: Mix, old: Sequence[Group]) -> bool:
     return True
 
 
-def _replaced(mix: Mix, one: Group, other: Group, better: Mix) -> Mix:
+def _replaced(mix: Solution, one: Group, other: Group, better: Solution) -> Solution:
     """Return a mix in which a pair is bought anew, as often as it occurs."""
     limited = any(mix.market.most[group.type] is not None for group in better.groups)
     times = one.times // 2 if one is other else min(one.times, other.times)
     times = 1 if limited or len(better.groups) > 2 else times
-    after = Mix.nothing(mix.market, mix.left)
+    after = Solution.nothing(mix.market, mix.left)
     for group in mix.groups:
         used = times * ((group is one) + (group is other))
         if group.times > used:

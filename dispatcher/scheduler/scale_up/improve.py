@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longshore.dispatcher.scheduler.scale_up.problem import Group, Market, Mix, Room
+from longshore.dispatcher.scheduler.scale_up.problem import Bin, Group, PackingProblem, Solution
 
 
 class _Piece:
@@ -12,7 +12,7 @@ class _Piece:
 
     __slots__ = ("contents", "room", "times", "type")
 
-    def __init__(self, type_: int, contents: dict[int, int], times: int, room: Room) -> None:
+    def __init__(self, type_: int, contents: dict[int, int], times: int, room: Bin) -> None:
         self.type = type_
         self.contents = contents
         self.times = times
@@ -33,7 +33,7 @@ class _Piece:
 class _Pieces:
     """The instances of a mix while containers are put into their free room."""
 
-    def __init__(self, market: Market, groups: Sequence[Group]) -> None:
+    def __init__(self, market: PackingProblem, groups: Sequence[Group]) -> None:
         self.all: dict[_Piece, None] = {
             _Piece(group.type, dict(group.contents), group.times, market.filled(group)): None
             for group in groups
@@ -86,15 +86,15 @@ class _Pieces:
             put += each * times
         return put, changes
 
-    def mix(self, market: Market, left: Sequence[int]) -> Mix:
+    def mix(self, market: PackingProblem, left: Sequence[int]) -> Solution:
         """Return these instances as a mix."""
-        mix = Mix.nothing(market, left)
+        mix = Solution.nothing(market, left)
         for piece in self.all:
             mix.keep(Group(piece.type, tuple(piece.contents.items()), piece.times))
         return mix
 
 
-def trimmed(mix: Mix) -> Mix:
+def trimmed(mix: Solution) -> Solution:
     """Return a mix that holds the same, on the cheapest types for it and on no needless instance.
 
     No instance of it could be left out with its contents put into the room of the others by turns,
@@ -108,7 +108,7 @@ def trimmed(mix: Mix) -> Mix:
         mix = fewer
 
 
-def topped_up(mix: Mix) -> Mix:
+def topped_up(mix: Solution) -> Solution:
     """Return a mix of the same instances that hold also what fits of what is left, in order."""
     pieces = _Pieces(mix.market, mix.groups)
     left = list(mix.left)
@@ -118,10 +118,10 @@ def topped_up(mix: Mix) -> Mix:
     return pieces.mix(mix.market, left)
 
 
-def _retyped(mix: Mix) -> Mix:
+def _retyped(mix: Solution) -> Solution:
     """Return a mix with each instance of the cheapest type that may hold its contents."""
     market = mix.market
-    after = Mix.nothing(market, mix.left)
+    after = Solution.nothing(market, mix.left)
     bought = list(mix.bought)
     for group in mix.groups:
         rest = group.times
@@ -140,7 +140,7 @@ def _retyped(mix: Mix) -> Mix:
     return after
 
 
-def _dissolved(mix: Mix) -> Mix | None:
+def _dissolved(mix: Solution) -> Solution | None:
     """Return a mix with fewer instances that holds the same, None when it is not found.
 
     What was bought last is the least well filled, so it goes first.

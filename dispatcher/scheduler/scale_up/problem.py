@@ -31,7 +31,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class Item:
     """Containers of one request class that need new instances, next in order of priority.
 
     `index` is the caller's number for the class; the same may come again further down, with the
@@ -54,19 +54,19 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Size:
     """What one container takes: (dimension, amount above 0) pairs, and whether it shares a cpu."""
 
     amounts: tuple[tuple[int, int], ...]
     shares: bool
 
 
-class Room:
+class Bin:
     """Free room of one instance, from empty on."""
 
     __slots__ = ("_asks", "free", "shared", "slots")
 
-    def __init__(self, asks: Mapping[int, Ask], room: Sequence[int], slots: int) -> None:
+    def __init__(self, asks: Mapping[int, Size], room: Sequence[int], slots: int) -> None:
         self._asks = asks
         self.free = list(room)
         self.slots = slots
@@ -86,9 +86,9 @@ class Room:
             return 0
         return fit
 
-    def copy(self) -> Room:
+    def copy(self) -> Bin:
         """Return a room with as much in it that changes on its own."""
-        other = Room(self._asks, self.free, self.slots)
+        other = Bin(self._asks, self.free, self.slots)
         other.shared = self.shared
         return other
 
@@ -104,12 +104,12 @@ class Room:
         self.slots -= count
 
 
-class Market:
+class PackingProblem:
     """The wants of one call as numbers, with what each type costs and holds."""
 
     def __init__(
         self,
-        wants: Iterable[Want],
+        wants: Iterable[Item],
         *,
         max_containers: int,
         most_of: Callable[[str], int | None],
@@ -155,28 +155,28 @@ class Market:
         width = _NAMED_DIMENSIONS + len(dimensions) + 1  # the last one is what no type has
         self.room = [_vector(type_.allocatable, dimensions, width) for type_ in self.types]
         numbers = {type_.name: number for number, type_ in enumerate(self.types)}
-        self.asks: list[dict[int, Ask]] = [{} for _ in self.types]
+        self.asks: list[dict[int, Size]] = [{} for _ in self.types]
         self.options: list[list[int]] = []
         least: list[int] | None = None
         for number, each in enumerate(options):
-            need, ask = None, Ask((), False)
+            need, ask = None, Size((), False)
             for option in each:
                 if option.need is not need:
                     need = option.need
                     vector = _vector(need, dimensions, width)
                     amounts = tuple(pair for pair in enumerate(vector) if pair[1] > 0)
-                    ask = Ask(amounts, shares_a_cpu(need))
+                    ask = Size(amounts, shares_a_cpu(need))
                     least = list(vector) if least is None else list(map(min, least, vector))
                 self.asks[numbers[option.type.name]][number] = ask
             self.options.append([numbers[option.type.name] for option in each])
         # An instance with less free than every container takes is full.
         self._least = [pair for pair in enumerate(least or ()) if pair[1] > 0]
 
-    def empty(self, type_: int) -> Room:
+    def empty(self, type_: int) -> Bin:
         """Return the room of an instance that holds nothing."""
-        return Room(self.asks[type_], self.room[type_], self.max_containers)
+        return Bin(self.asks[type_], self.room[type_], self.max_containers)
 
-    def filled(self, group: Group) -> Room:
+    def filled(self, group: Group) -> Bin:
         """Return the room that is left on one instance of a group."""
         room = self.empty(group.type)
         for number, count in group.contents:
@@ -207,10 +207,10 @@ class Market:
 
 
 @dataclass(slots=True)
-class Mix:
+class Solution:
     """A mix of new instances as it grows: its groups, and the demand that none of them holds."""
 
-    market: Market
+    market: PackingProblem
     left: list[int]
     groups: list[Group]
     bought: list[int]
@@ -218,7 +218,7 @@ class Mix:
     cost: int = 0
 
     @classmethod
-    def nothing(cls, market: Market, demand: Sequence[int]) -> Mix:
+    def nothing(cls, market: PackingProblem, demand: Sequence[int]) -> Solution:
         """Return a mix without instances."""
         return cls(market, list(demand), [], [0] * len(market.types))
 

@@ -9,12 +9,18 @@ from longshore.dispatcher.domain.containers import Placement
 from longshore.dispatcher.scheduler.scale_up.exact import cheapest_exact
 from longshore.dispatcher.scheduler.scale_up.heuristic import best_mix, better_mix, by_priority
 from longshore.dispatcher.scheduler.scale_up.improve import topped_up, trimmed
-from longshore.dispatcher.scheduler.scale_up.problem import Group, Market, Mix, Option, Want
+from longshore.dispatcher.scheduler.scale_up.problem import (
+    Group,
+    Item,
+    Option,
+    PackingProblem,
+    Solution,
+)
 from longshore.drivers.interface import InstanceType
 
 _FEW = 32
 
-__all__ = ["NewInstance", "Option", "Want", "cheapest_mix"]
+__all__ = ["Item", "NewInstance", "Option", "cheapest_mix"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,7 @@ class NewInstance:
 
 
 def cheapest_mix(
-    wants: Sequence[Want],
+    wants: Sequence[Item],
     *,
     placement: Placement,
     max_containers: int,
@@ -49,7 +55,7 @@ def cheapest_mix(
         return ()
     if placement is Placement.EXCLUSIVE:
         max_containers = 1
-    market = Market(wants, max_containers=max_containers, most_of=most_of)
+    market = PackingProblem(wants, max_containers=max_containers, most_of=most_of)
     if placement is Placement.EXCLUSIVE:
         return _listed(market, _exclusive(market, most_instances))
     mix = best_mix(market, market.demand, most_instances)
@@ -57,9 +63,9 @@ def cheapest_mix(
     return _listed(market, mix.groups)
 
 
-def _exclusive(market: Market, most: int) -> list[Group]:
+def _exclusive(market: PackingProblem, most: int) -> list[Group]:
     """Return an instance a container, each on the cheapest type that is to be had."""
-    mix = Mix.nothing(market, market.demand)
+    mix = Solution.nothing(market, market.demand)
     for number, count in market.order:
         lacking = count
         for type_ in market.options[number]:
@@ -72,7 +78,7 @@ def _exclusive(market: Market, most: int) -> list[Group]:
     return mix.groups
 
 
-def _at_the_limit(market: Market, mix: Mix, most: int) -> Mix:
+def _at_the_limit(market: PackingProblem, mix: Solution, most: int) -> Solution:
     """Return a mix that holds as much as `mix` in order of priority or more, for less if it can."""
     mix = _longer(market, mix, most)
     held = [whole - left for whole, left in zip(market.demand, mix.left, strict=True)]
@@ -89,7 +95,7 @@ def _at_the_limit(market: Market, mix: Mix, most: int) -> Mix:
     return mix
 
 
-def _longer(market: Market, mix: Mix, most: int) -> Mix:
+def _longer(market: PackingProblem, mix: Solution, most: int) -> Solution:
     """Return a mix that holds more in order of priority if a handful of containers wait."""
     total = sum(market.demand)
     if total > _FEW:
@@ -108,7 +114,7 @@ def _longer(market: Market, mix: Mix, most: int) -> Mix:
     return mix
 
 
-def _first_lacking(mix: Mix) -> int:
+def _first_lacking(mix: Solution) -> int:
     """Return how many containers are held before the first that is not."""
     held = 0
     for (_, count), lacking in zip(mix.market.order, mix.unheld(), strict=True):
@@ -118,7 +124,7 @@ def _first_lacking(mix: Mix) -> int:
     return held
 
 
-def _first(market: Market, most: int) -> list[int]:
+def _first(market: PackingProblem, most: int) -> list[int]:
     """Return the demand of the first so many containers."""
     demand = [0] * len(market.demand)
     for number, count in market.order:
@@ -128,7 +134,7 @@ def _first(market: Market, most: int) -> list[int]:
     return demand
 
 
-def _listed(market: Market, groups: Sequence[Group]) -> tuple[NewInstance, ...]:
+def _listed(market: PackingProblem, groups: Sequence[Group]) -> tuple[NewInstance, ...]:
     """Return the instances one by one, those with the most important contents first."""
     held = [0] * len(market.demand)
     target = [0] * len(market.demand)
@@ -154,6 +160,6 @@ def _listed(market: Market, groups: Sequence[Group]) -> tuple[NewInstance, ...]:
     return tuple(found)
 
 
-def _instance(market: Market, group: Group) -> NewInstance:
+def _instance(market: PackingProblem, group: Group) -> NewInstance:
     contents = sorted((market.indexes[number], count) for number, count in group.contents)
     return NewInstance(type=market.types[group.type], contents=tuple(contents))

@@ -10,21 +10,27 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    EndingCause,
-    EndingFor,
     Reason,
+    StopCause,
+    StopReason,
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import AddContainer, PublishContainer, SaveSpec
-from longshore.dispatcher.scheduler.placement.start import Starter
+from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.scheduler.system import model as steps
 from longshore.dispatcher.scheduler.system.match import closed, mismatch
-from longshore.dispatcher.scheduler.system.model import Closed, Host, PerInstanceJob, Plan, Snapshot
+from longshore.dispatcher.scheduler.system.model import (
+    Closed,
+    Host,
+    PerInstanceJob,
+    SystemPlan,
+    SystemSnapshot,
+)
 from longshore.dispatcher.scheduler.system.snapshot import is_held, revision_of
 from longshore.dispatcher.state.attempt_end import AttemptEnd
-from longshore.dispatcher.state.containers import Ledger
-from longshore.dispatcher.state.scheduling_gates import Block
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
 from longshore.pool import attempts
 from longshore.pool.core import PoolCore
@@ -35,7 +41,7 @@ _Place = tuple[str, str]
 """A job and an instance."""
 
 
-class Deeds:
+class SystemApplier:
     """Knows the containers of per-instance jobs that have not ended, and does what plans say.
 
     `reasons` tells why a container waits, by its id.
@@ -44,8 +50,8 @@ class Deeds:
     def __init__(
         self,
         pool: PoolCore,
-        ledger: Ledger,
-        starter: Starter,
+        ledger: ContainerTable,
+        starter: AttemptStarter,
         new_container: Callable[[], tuple[str, int]],
     ) -> None:
         self._pool = pool
@@ -91,7 +97,7 @@ class Deeds:
 
     # ---- what is done --------------------------------------------------------------------------
 
-    def carry_out(self, plan: Plan, jobs: Mapping[str, Job], now: float) -> None:
+    def carry_out(self, plan: SystemPlan, jobs: Mapping[str, Job], now: float) -> None:
         """Do all steps of a plan; a job that is held gets nothing new."""
         for step in plan.steps:
             job = jobs.get(step.job_id)
@@ -100,13 +106,13 @@ class Deeds:
 
     def _do(self, step: steps.Step, job: Job, now: float) -> None:
         match step:
-            case steps.Place():
+            case steps.PlaceOn():
                 self._place(step, job, now)
             case steps.Stop():
                 self._end(step.attempt_id, AttemptOutcome.CANCELLED, ending_for(step), now)
             case steps.Update():
                 if not is_held(job):
-                    why = EndingFor(cause=EndingCause.REVISED, of=str(revision_of(job)))
+                    why = StopReason(cause=StopCause.REVISED, of=str(revision_of(job)))
                     self._end(step.attempt_id, AttemptOutcome.PREEMPTED, why, now)
             case steps.UpdateInPlace():
                 self._update_in_place(step, job)
@@ -121,7 +127,7 @@ class Deeds:
             case _:
                 assert_never(step)
 
-    def _place(self, step: steps.Place, job: Job, now: float) -> None:
+    def _place(self, step: steps.PlaceOn, job: Job, now: float) -> None:
         container = self._waiting(job, step.instance_id, now)
         if is_held(job) or container.priority == 0:
             return
@@ -152,8 +158,8 @@ class Deeds:
         )
         ledger = self._ledger
         ledger.jobs.add(container)
-        held = Block.JOB_HELD if job.held else Block.NONE
-        ledger.holdbacks.block(container.id, Block.OWN_PLACER | held)
+        held = Gate.JOB_HELD if job.held else Gate.NONE
+        ledger.holdbacks.block(container.id, Gate.OWN_PLACER | held)
         ledger.changes.append(AddContainer(container=container))
         ledger.published.append(PublishContainer(container=container))
         ledger.admit(container)
@@ -195,12 +201,12 @@ class Deeds:
                 return
         if is_held(job):
             return
-        whom = EndingFor(cause=EndingCause.FOR_JOB, of=job.id)
+        whom = StopReason(cause=StopCause.FOR_JOB, of=job.id)
         for attempt_id in step.victims:
             attempts.shorten_grace(self._pool, attempt_id)
             self._end(attempt_id, AttemptOutcome.PREEMPTED, whom, now)
 
-    def _end(self, attempt_id: str, outcome: AttemptOutcome, why: EndingFor, now: float) -> None:
+    def _end(self, attempt_id: str, outcome: AttemptOutcome, why: StopReason, now: float) -> None:
         container_id = self._ledger.open_attempts.get(attempt_id)
         if container_id is None:
             raise BugError(f"{attempt_id} is to end, and is not open")
@@ -209,12 +215,12 @@ class Deeds:
 
     # ---- who has no place any more ---------------------------------------------------------------
 
-    def end_without_place(self, snapshot: Snapshot, plan: Plan, now: float) -> None:
+    def end_without_place(self, snapshot: SystemSnapshot, plan: SystemPlan, now: float) -> None:
         """End what waits on the instances shown, and is not to be there; unready ones may be."""
         wanted = {
             (step.job_id, step.instance_id)
             for step in plan.steps
-            if isinstance(step, steps.Place | steps.Wait | steps.Block | steps.Evict)
+            if isinstance(step, steps.PlaceOn | steps.Wait | steps.Block | steps.Evict)
         }
         jobs = {job.id: job for job in snapshot.jobs}
         for host in snapshot.hosts:
@@ -253,21 +259,21 @@ def with_its_job(end: AttemptEnd) -> Reason | None:
     return _JOB_OVER
 
 
-def ending_for(step: steps.Stop) -> EndingFor:
+def ending_for(step: steps.Stop) -> StopReason:
     """Return for what an attempt ends that a plan stops."""
     match step.cause:
-        case steps.StopCause.JOB_STOPPED:
-            return EndingFor(cause=EndingCause.JOB_STOPPED)
-        case steps.StopCause.JOB_GONE:
-            return EndingFor(cause=EndingCause.JOB_GONE)
-        case steps.StopCause.NO_MATCH:
-            return EndingFor(cause=EndingCause.NO_MATCH, detail=step.mismatch)
-        case steps.StopCause.NODE_DRAINING:
-            return EndingFor(cause=EndingCause.NODE_DRAINING)
-        case steps.StopCause.REVISED_WHILE_HELD:
-            return EndingFor(cause=EndingCause.REVISED_WHILE_HELD)
-        case steps.StopCause.SUPERFLUOUS:
-            return EndingFor(cause=EndingCause.SUPERFLUOUS)
+        case steps.RemovalCause.JOB_STOPPED:
+            return StopReason(cause=StopCause.JOB_STOPPED)
+        case steps.RemovalCause.JOB_GONE:
+            return StopReason(cause=StopCause.JOB_GONE)
+        case steps.RemovalCause.NO_MATCH:
+            return StopReason(cause=StopCause.NO_MATCH, detail=step.mismatch)
+        case steps.RemovalCause.NODE_DRAINING:
+            return StopReason(cause=StopCause.NODE_DRAINING)
+        case steps.RemovalCause.REVISED_WHILE_HELD:
+            return StopReason(cause=StopCause.REVISED_WHILE_HELD)
+        case steps.RemovalCause.SUPERFLUOUS:
+            return StopReason(cause=StopCause.SUPERFLUOUS)
         case unknown:
             assert_never(unknown)
 

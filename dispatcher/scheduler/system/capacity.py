@@ -16,7 +16,7 @@ _NOTHING = Resources()
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class SystemCapacity:
     """The room on one instance in the course of a plan.
 
     `now` is what is free at this moment, `later` what is once all has ended that is being ended,
@@ -35,7 +35,7 @@ class Room:
     evicted: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, host: Host) -> Room:
+    def of(cls, host: Host) -> SystemCapacity:
         """Return it before anything has been given away."""
         now = Slot(
             kind=SlotKind.READY,
@@ -51,9 +51,9 @@ class Room:
             later.release(resources)
         return cls(now=now, later=later)
 
-    def copy(self) -> Room:
+    def copy(self) -> SystemCapacity:
         """Return the same room; what is given away in the one is still there in the other."""
-        return Room(
+        return SystemCapacity(
             now=replace(self.now),
             later=replace(self.later),
             held=self.held,

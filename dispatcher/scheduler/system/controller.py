@@ -20,30 +20,39 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType
-from longshore.dispatcher.scheduler.placement.evict import tenants_on
+from longshore.dispatcher.scheduler.placement.evict import running_attempts_on
 from longshore.dispatcher.scheduler.placement.preemption import (
     PreemptionSettings,
-    Tenant,
-    TenantKind,
+    PreemptorKind,
+    RunningAttempt,
 )
-from longshore.dispatcher.scheduler.placement.start import Starter
+from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.scheduler.placement.workload import ATTEMPTS_MOST
-from longshore.dispatcher.scheduler.system.apply import Deeds, gone, with_its_job
+from longshore.dispatcher.scheduler.system.apply import SystemApplier, gone, with_its_job
 from longshore.dispatcher.scheduler.system.capacity import taken_of_new_instance
-from longshore.dispatcher.scheduler.system.crash_loop import Restless, refused_everywhere, trouble
+from longshore.dispatcher.scheduler.system.crash_loop import (
+    CrashLoopDetector,
+    refused_everywhere,
+    trouble,
+)
 from longshore.dispatcher.scheduler.system.evict import preempting
 from longshore.dispatcher.scheduler.system.match import Matching
 from longshore.dispatcher.scheduler.system.model import (
     Closed,
     PastAttempt,
     PerInstanceJob,
-    Plan,
     Preempt,
-    Snapshot,
+    SystemPlan,
+    SystemSnapshot,
 )
 from longshore.dispatcher.scheduler.system.past import PastAttempts
 from longshore.dispatcher.scheduler.system.plan import plan
-from longshore.dispatcher.scheduler.system.rollout import Rollout, Tries, TryResult, TryVerdict
+from longshore.dispatcher.scheduler.system.rollout import (
+    RestartAttempts,
+    RestartVerdict,
+    Rollout,
+    TryResult,
+)
 from longshore.dispatcher.scheduler.system.snapshot import (
     held_back,
     host_of,
@@ -56,9 +65,9 @@ from longshore.dispatcher.scheduler.system.snapshot import (
     revision_of,
     rounds_of,
 )
-from longshore.dispatcher.state.attempt_end import AttemptEnd, Ruling
-from longshore.dispatcher.state.containers import Ledger
-from longshore.dispatcher.state.job_registry import Conclusion
+from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.job_registry import JobResult
 from longshore.dispatcher.state.restarts import final_reason
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.core import PoolCore
@@ -71,14 +80,14 @@ _WORN_OUT = Reason(
 _NOWHERE = Reason(code="no_instance", message="there was no instance that it is for")
 
 
-class PerInstancePlacer:
+class SystemScheduler:
     """Implements `dispatcher.scheduling.placers.Placer` for system and sysbatch jobs."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: Ledger,
+        ledger: ContainerTable,
         records: Mapping[str, InstanceRecord],
         settings: SchedulerSettings,
         new_container: Callable[[], tuple[str, int]],
@@ -88,20 +97,20 @@ class PerInstancePlacer:
         self._ledger = ledger
         self._records = records
         self._settings = settings
-        self._deeds = Deeds(pool, ledger, Starter(pool, ledger), new_container)
+        self._deeds = SystemApplier(pool, ledger, AttemptStarter(pool, ledger), new_container)
         self._jobs: dict[str, Job] = {}
         self._past = PastAttempts()
         self._rollouts: Mapping[str, Rollout] = {}
-        self._tries: dict[str, dict[str, Tries]] = {}
+        self._tries: dict[str, dict[str, RestartAttempts]] = {}
         self._kept: dict[str, Resources] = {}
         self._newcomers: list[PerInstanceJob] = []
         self._taken: dict[str, tuple[Resources, Resources]] = {}
-        self._restless = Restless()
+        self._restless = CrashLoopDetector()
         self._is_restored = False
         self._wanted: set[str] = set()
         self._whole = False
         self._next_at: float | None = None
-        self.tell: Callable[[Plan], object] = lambda _decided: None
+        self.tell: Callable[[SystemPlan], object] = lambda _decided: None
         """Is called with what each pass decides; to nobody, unless somebody wants to know."""
 
     # ---- what others ask ---------------------------------------------------------------------
@@ -231,7 +240,7 @@ class PerInstancePlacer:
         self._tries.pop(container.job_id, None)
         self._wanted.add(container.pinned_to)
 
-    def rule(self, end: AttemptEnd, now: float, /) -> Ruling:
+    def rule(self, end: AttemptEnd, now: float, /) -> RestartDecision:
         """Return what becomes of a container whose attempt has ended."""
         container = end.container
         self._restless.note(container)
@@ -260,24 +269,26 @@ class PerInstancePlacer:
         lives = [job for job in self._live_jobs() if self._may_be_done(job.id)]
         return any(job.tally.ended == job.tally.total for job in lives)
 
-    def _ruling(self, end: AttemptEnd, past: PastAttempt | None) -> Ruling:
+    def _ruling(self, end: AttemptEnd, past: PastAttempt | None) -> RestartDecision:
         container = end.container
         is_over = self._ledger.jobs.is_concluded(container.job_id)
         if is_over or end.outcome is AttemptOutcome.CANCELLED:
-            return Ruling(state=ContainerState.CANCELLED, reason=with_its_job(end))
+            return RestartDecision(state=ContainerState.CANCELLED, reason=with_its_job(end))
         runs_once = self._ledger.jobs.type_of(container.job_id) is JobType.SYSBATCH
         if runs_once and end.outcome is AttemptOutcome.SUCCEEDED:
-            return Ruling(state=ContainerState.SUCCEEDED)
+            return RestartDecision(state=ContainerState.SUCCEEDED)
         worker = self._pool.workers.get(container.pinned_to)
         is_gone = end.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN
         went_along = is_gone and end.outcome is AttemptOutcome.LOST
         if runs_once and past is not None and past.settled and not went_along:
-            return Ruling(state=ContainerState.FAILED, reason=final_reason(container, end.reason))
+            return RestartDecision(
+                state=ContainerState.FAILED, reason=final_reason(container, end.reason)
+            )
         if is_gone:
-            return Ruling(state=ContainerState.CANCELLED, reason=gone(container.pinned_to))
+            return RestartDecision(state=ContainerState.CANCELLED, reason=gone(container.pinned_to))
         if len(container.attempts) >= ATTEMPTS_MOST:
-            return Ruling(state=ContainerState.FAILED, reason=_WORN_OUT)
-        return Ruling()
+            return RestartDecision(state=ContainerState.FAILED, reason=_WORN_OUT)
+        return RestartDecision()
 
     def _note_refusal(self, container: Container, why: Reason | None) -> None:
         """Count plans of which nothing came; after too many the job fails.
@@ -288,14 +299,14 @@ class PerInstancePlacer:
         if job is None:
             return
         of_job = self._tries.setdefault(job.id, {})
-        tries = of_job.get(container.id, Tries(kind=planned_job(job).kind))
+        tries = of_job.get(container.id, RestartAttempts(kind=planned_job(job).kind))
         tries = tries.after(TryResult.REJECTED, why.message if why is not None else "")
         of_job[container.id] = tries
-        if tries.verdict is TryVerdict.FAILED:
+        if tries.verdict is RestartVerdict.FAILED:
             self._conclude(job.id, JobState.FAILED, tries.reason)
 
     def _conclude(self, job_id: str, state: JobState, reason: Reason | None) -> None:
-        self._ledger.jobs.conclude(job_id, Conclusion(state=state, reason=reason))
+        self._ledger.jobs.conclude(job_id, JobResult(state=state, reason=reason))
         self.changed(job_id)
 
     # ---- its part of a pass --------------------------------------------------------------------
@@ -352,7 +363,7 @@ class PerInstancePlacer:
             for name in gone:
                 self._kept.pop(name, None)
 
-    def _keep(self, names: Iterable[str], decided: Plan, *, whole: bool) -> None:
+    def _keep(self, names: Iterable[str], decided: SystemPlan, *, whole: bool) -> None:
         """Take in what the plan promises, and when it wants another."""
         if whole:
             self._kept.clear()
@@ -364,7 +375,7 @@ class PerInstancePlacer:
             self._kept.pop(name, None)
         self._kept.update(decided.reserved)
 
-    def _conclude_what_is_done(self, decided: Plan) -> None:
+    def _conclude_what_is_done(self, decided: SystemPlan) -> None:
         """Let sysbatch jobs end that take no late joiners and have run wherever they should.
 
         So does one, late joiners or not, that no instance starts: it would be refused by all.
@@ -391,7 +402,9 @@ class PerInstancePlacer:
 
     # ---- what it sees --------------------------------------------------------------------------
 
-    def snapshot(self, names: Iterable[str], now: float, instead: Job | None = None) -> Snapshot:
+    def snapshot(
+        self, names: Iterable[str], now: float, instead: Job | None = None
+    ) -> SystemSnapshot:
         """Return what a plan for these instances is made from; a copy.
 
         `instead` is a job that there is not, or the next revision of one, None for neither.
@@ -402,7 +415,7 @@ class PerInstancePlacer:
         jobs = {job_id: self._planned(job_id) for job_id in self._jobs}
         if instead is not None:
             jobs[instead.id] = planned_job(instead)
-        return Snapshot(
+        return SystemSnapshot(
             now=now,
             jobs=[job for _, job in sorted(jobs.items())],
             hosts=[host_of(w, self._pool, self._ledger, self._records, now) for w in workers],
@@ -426,7 +439,9 @@ class PerInstancePlacer:
             system=self._settings.preempt_system, sysbatch=self._settings.preempt_sysbatch
         )
 
-        def tenants(worker_id: str) -> tuple[Tenant, ...]:
-            return tenants_on(self._pool.workers[worker_id], self._ledger, TenantKind.SYSTEM)
+        def tenants(worker_id: str) -> tuple[RunningAttempt, ...]:
+            return running_attempts_on(
+                self._pool.workers[worker_id], self._ledger, PreemptorKind.SYSTEM
+            )
 
         return preempting(settings, tenants)

@@ -34,7 +34,7 @@ Looping = tuple[Container, list[Attempt]]
 """A container that ends again and again, with these ends."""
 
 
-class Restless:
+class CrashLoopDetector:
     """Who may be started again and again, by job, so that not all of a job need be looked at.
 
     A list of jobs asks for each of them, and a job may have a container on every instance.

@@ -13,11 +13,11 @@ from longshore.dispatcher.scheduler.system.model import (
     Evict,
     Ignore,
     MarkLost,
-    Place,
-    Plan,
+    PlaceOn,
+    RemovalCause,
     Step,
     Stop,
-    StopCause,
+    SystemPlan,
     Update,
     UpdateInPlace,
     Wait,
@@ -45,7 +45,7 @@ class Counts:
     later: int = 0
 
 
-def counts(plan: Plan) -> dict[str, Counts]:
+def counts(plan: SystemPlan) -> dict[str, Counts]:
     """Return the counts of each job that has a step or a report in a plan, sorted by its id."""
     by_job: dict[str, Counter[str]] = {report.job_id: Counter() for report in plan.reports}
     for step in plan.steps:
@@ -57,7 +57,7 @@ def _counted(step: Step) -> Mapping[str, int]:
     """Return by how much a step adds to which number."""
     number: dict[str, int]
     match step:
-        case Place():
+        case PlaceOn():
             number = {"place": 1}
         case Update():
             number = {"update": 1}
@@ -67,7 +67,7 @@ def _counted(step: Step) -> Mapping[str, int]:
             becomes = "update" if step.attempt_id else "place"
             number = {becomes: 1, "later": 1, "preempt": len(step.victims)}
         case Stop():
-            number = {"migrate" if step.cause is StopCause.NODE_DRAINING else "stop": 1}
+            number = {"migrate" if step.cause is RemovalCause.NODE_DRAINING else "stop": 1}
         case UpdateInPlace():
             number = {"in_place": 1}
         case Ignore():
@@ -92,7 +92,7 @@ class PriceChange:
     most_usd_per_hour: Decimal
 
 
-def price_change(plan: Plan, cheapest: Callable[[str], Decimal | None]) -> PriceChange:
+def price_change(plan: SystemPlan, cheapest: Callable[[str], Decimal | None]) -> PriceChange:
     """Return what carrying out a plan changes in the price of all instances.
 
     Per-instance jobs create no instances, and keep none: their attempts count neither as running

@@ -8,18 +8,18 @@ from typing import assert_never
 from longshore.dispatcher.domain.jobs import PerInstanceKind
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.preemption import (
+    NodeUsage,
     NoEviction,
-    Occupied,
     PreemptionSettings,
-    Tenant,
-    TenantKind,
+    PreemptorKind,
+    RunningAttempt,
     victims,
 )
 from longshore.dispatcher.scheduler.system.model import Preempt, RoomRequest, Victim
 
 
 def preempting(
-    settings: PreemptionSettings, tenants_on: Callable[[str], Iterable[Tenant]]
+    settings: PreemptionSettings, tenants_on: Callable[[str], Iterable[RunningAttempt]]
 ) -> Preempt:
     """Return what evicts for per-instance jobs as the settings allow.
 
@@ -42,7 +42,7 @@ def preempting(
         )
         tenants = (t for t in tenants_on(request.instance_id) if not t.is_ending)
         there = tuple(t for t in tenants if t.attempt_id not in request.spared)
-        on = Occupied(slot=slot, tenants=there, most_containers=1)
+        on = NodeUsage(slot=slot, tenants=there, most_containers=1)
         found = victims(request.asked, request.priority, on)
         if isinstance(found, NoEviction):
             return None
@@ -51,12 +51,12 @@ def preempting(
     return preempt
 
 
-def kind_of(kind: PerInstanceKind) -> TenantKind:
+def kind_of(kind: PerInstanceKind) -> PreemptorKind:
     """Return what attempts of such a job are to preemption."""
     match kind:
         case PerInstanceKind.SYSTEM:
-            return TenantKind.SYSTEM
+            return PreemptorKind.SYSTEM
         case PerInstanceKind.SYSBATCH:
-            return TenantKind.SYSBATCH
+            return PreemptorKind.SYSBATCH
         case _:
             assert_never(kind)

@@ -125,15 +125,15 @@ class PastAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SystemSnapshot:
     """All that one plan is made from; `now` is in seconds since the epoch.
 
     It may show some of the instances only, with the attempts that are on these: the steps are right
-    for them, and `Plan.next_at` and the reports are about them. An attempt of an instance that is
-    not shown counts as lost. Of `past` the latest of each job on each instance counts. `rollouts`
-    are those that the plan before this one returned. `held_back` names, for each job, the shown
-    instances on which it starts nothing since a user wants that; it takes no room there, as one
-    that is held takes none anywhere.
+    for them, and `SystemPlan.next_at` and the reports are about them. An attempt of an instance
+    that is not shown counts as lost. Of `past` the latest of each job on each instance counts.
+    `rollouts` are those that the plan before this one returned. `held_back` names, for each job,
+    the shown instances on which it starts nothing since a user wants that; it takes no room there,
+    as one that is held takes none anywhere.
     """
 
     now: float
@@ -190,7 +190,7 @@ def nobody(request: RoomRequest) -> None:
 # ---- what is decided -----------------------------------------------------------------------------
 
 
-class StopCause(Enum):
+class RemovalCause(Enum):
     """Why an attempt is stopped and none follows, as far as anybody knows now."""
 
     JOB_STOPPED = "job_stopped"
@@ -240,7 +240,7 @@ class Stop:
     job_id: str
     instance_id: str
     attempt_id: str
-    cause: StopCause
+    cause: RemovalCause
     mismatch: str = ""
 
 
@@ -275,7 +275,7 @@ class Ignore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlaceOn:
     """Start an attempt, which is given `resources`; `previous_id` is the one before it, "" none."""
 
     job_id: str
@@ -323,7 +323,7 @@ class Block:
     attempt_id: str = ""
 
 
-Step = MarkLost | Stop | Update | UpdateInPlace | Ignore | Place | Evict | Wait | Block
+Step = MarkLost | Stop | Update | UpdateInPlace | Ignore | PlaceOn | Evict | Wait | Block
 
 
 class Closed(Enum):
@@ -352,7 +352,7 @@ class JobReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SystemPlan:
     """What is to be done: one step for each live attempt, and for each place that lacks one.
 
     `rollouts` replaces what was known for the jobs of the snapshot: who is not in it has none.

@@ -9,8 +9,8 @@
 3. What does not fit waits for what is being ended anyway, else others may be evicted for it, else
    it is blocked there, and there only.
 
-Room that is promised (`Plan.reserved`) is not to be given to anybody else, batch work included. A
-plan looks at every attempt and instance that it is shown, once for each job.
+Room that is promised (`SystemPlan.reserved`) is not to be given to anybody else, batch work
+included. A plan looks at every attempt and instance that it is shown, once for each job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from longshore.dispatcher.domain.containers import AttemptOutcome, Retries
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import PerInstanceKind
 from longshore.dispatcher.scheduler.system import match as steps
-from longshore.dispatcher.scheduler.system.capacity import Room, job_order, never_fits
+from longshore.dispatcher.scheduler.system.capacity import SystemCapacity, job_order, never_fits
 from longshore.dispatcher.scheduler.system.match import Matching, closed
 from longshore.dispatcher.scheduler.system.model import (
     Evict,
@@ -33,14 +33,14 @@ from longshore.dispatcher.scheduler.system.model import (
     LiveAttempt,
     PastAttempt,
     PerInstanceJob,
-    Place,
-    Plan,
+    PlaceOn,
     Preempt,
+    RemovalCause,
     RoomRequest,
-    Snapshot,
     Step,
     Stop,
-    StopCause,
+    SystemPlan,
+    SystemSnapshot,
     Update,
     Victim,
     Wait,
@@ -61,7 +61,7 @@ from longshore.drivers.interface import Resources
 Key = tuple[str, str]
 
 
-def plan(snapshot: Snapshot, preempt: Preempt = nobody) -> Plan:
+def plan(snapshot: SystemSnapshot, preempt: Preempt = nobody) -> SystemPlan:
     """Return what is to be done for all per-instance jobs; the order of what is given is no matter.
 
     `preempt` says who makes way where there is no room; it is asked for each place at most once.
@@ -97,11 +97,11 @@ class _Work:
     its turn.
     """
 
-    snapshot: Snapshot
+    snapshot: SystemSnapshot
     preempt: Preempt
     jobs: list[PerInstanceJob]
     hosts: list[Host]
-    rooms: dict[str, Room]
+    rooms: dict[str, SystemCapacity]
     past: dict[Key, PastAttempt]
     matching: Matching = field(default_factory=Matching)
     verdicts: dict[Key, tuple[LiveAttempt, Verdict]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class _Work:
     rollouts: dict[str, Rollout] = field(default_factory=dict)
 
     @classmethod
-    def on(cls, snapshot: Snapshot, preempt: Preempt) -> _Work:
+    def on(cls, snapshot: SystemSnapshot, preempt: Preempt) -> _Work:
         """Return it before anything is decided."""
         hosts = sorted(snapshot.hosts, key=lambda host: host.id)
         # The latest of each comes last, and stays.
@@ -120,7 +120,7 @@ class _Work:
             preempt=preempt,
             jobs=sorted(snapshot.jobs, key=job_order),
             hosts=hosts,
-            rooms={host.id: Room.of(host) for host in hosts},
+            rooms={host.id: SystemCapacity.of(host) for host in hosts},
             past={(each.job_id, each.instance_id): each for each in past},
         )
 
@@ -132,9 +132,9 @@ class _Work:
             job, host = jobs.get(attempt.job_id), hosts.get(attempt.instance_id)
             key = (attempt.job_id, attempt.instance_id)
             if job is None or host is None:
-                step = unwanted(attempt, host, StopCause.JOB_GONE)
+                step = unwanted(attempt, host, RemovalCause.JOB_GONE)
             elif key in self.verdicts:
-                step = unwanted(attempt, host, StopCause.SUPERFLUOUS)
+                step = unwanted(attempt, host, RemovalCause.SUPERFLUOUS)
             else:
                 verdict = judge(attempt, job, host, self.matching.mismatch(job, host))
                 self.verdicts[key] = attempt, verdict
@@ -149,11 +149,11 @@ class _Work:
             room.release([attempt.resources])
             room.spared.add(attempt.id)
 
-    def plan(self) -> Plan:
+    def plan(self) -> SystemPlan:
         """Return what has been decided."""
         waits = (step.until for step in self.steps if isinstance(step, Wait))
         reserved = {host.id: self.rooms[host.id].reserved for host in self.hosts}
-        return Plan(
+        return SystemPlan(
             steps=tuple(self.steps),
             reports=tuple(self.reports),
             rollouts=self.rollouts,
@@ -171,7 +171,7 @@ class _Turn:
 
     job: PerInstanceJob
     work: _Work
-    rooms: dict[str, Room]
+    rooms: dict[str, SystemCapacity]
     rollout: Rollout
     left: int
     begun: int = 0
@@ -256,7 +256,7 @@ class _Turn:
         )
 
     def _fill(self, host: Host) -> None:
-        """Place the job on an instance where it has no live attempt, if it is to be there."""
+        """PlaceOn the job on an instance where it has no live attempt, if it is to be there."""
         if not self._is_open(host):
             return
         past = self.work.past.get((self.job.id, host.id))
@@ -276,7 +276,7 @@ class _Turn:
         room.take(need_)
         previous_id = past.id if past is not None else ""
         self._add(
-            Place(
+            PlaceOn(
                 job_id=self.job.id,
                 instance_id=host.id,
                 previous_id=previous_id,

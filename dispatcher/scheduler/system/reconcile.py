@@ -14,9 +14,9 @@ from longshore.dispatcher.scheduler.system.model import (
     LiveAttempt,
     MarkLost,
     PerInstanceJob,
+    RemovalCause,
     Step,
     Stop,
-    StopCause,
     UpdateInPlace,
 )
 from longshore.drivers.interface import InstanceType
@@ -96,7 +96,7 @@ class _Case:
     host: Host
     mismatch: str
 
-    def stop(self, cause: StopCause, *, mismatch: str = "") -> Stop:
+    def stop(self, cause: RemovalCause, *, mismatch: str = "") -> Stop:
         return stopped(self.attempt, cause, mismatch=mismatch)
 
     def ignore(self, cause: IgnoreCause) -> Ignore:
@@ -110,7 +110,7 @@ def judge(attempt: LiveAttempt, job: PerInstanceJob, host: Host | None, mismatch
     "" if it is.
     """
     if host is None or attempt.is_ending or job.stopped:
-        return unwanted(attempt, host, StopCause.JOB_STOPPED)
+        return unwanted(attempt, host, RemovalCause.JOB_STOPPED)
     case = _Case(attempt=attempt, job=job, host=host, mismatch=mismatch)
     for rule in _RULES:
         verdict = rule(case)
@@ -119,7 +119,7 @@ def judge(attempt: LiveAttempt, job: PerInstanceJob, host: Host | None, mismatch
     return case.ignore(IgnoreCause.UP_TO_DATE)
 
 
-def unwanted(attempt: LiveAttempt, host: Host | None, cause: StopCause) -> Step:
+def unwanted(attempt: LiveAttempt, host: Host | None, cause: RemovalCause) -> Step:
     """Return what is to be done with a live attempt that has no place in any job."""
     if host is None:
         return MarkLost(
@@ -136,13 +136,13 @@ def _held(case: _Case) -> Verdict | None:
         return None
     if case.attempt.revision == case.job.revision:
         return case.ignore(IgnoreCause.HELD)
-    return case.stop(StopCause.REVISED_WHILE_HELD)
+    return case.stop(RemovalCause.REVISED_WHILE_HELD)
 
 
 def _no_match(case: _Case) -> Verdict | None:
     if not case.mismatch:
         return None
-    return case.stop(StopCause.NO_MATCH, mismatch=case.mismatch)
+    return case.stop(RemovalCause.NO_MATCH, mismatch=case.mismatch)
 
 
 def _draining(case: _Case) -> Verdict | None:
@@ -150,7 +150,7 @@ def _draining(case: _Case) -> Verdict | None:
     if case.host.behavior is not IdleBehavior.DRAIN:
         return None
     if not case.host.has_batch_work and not case.job.ignore_system:
-        return case.stop(StopCause.NODE_DRAINING)
+        return case.stop(RemovalCause.NODE_DRAINING)
     return None if case.job.on_paused else case.ignore(IgnoreCause.DRAINING)
 
 
@@ -184,7 +184,7 @@ _RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
 )
 
 
-def stopped(attempt: LiveAttempt, cause: StopCause, *, mismatch: str = "") -> Stop:
+def stopped(attempt: LiveAttempt, cause: RemovalCause, *, mismatch: str = "") -> Stop:
     """Return the step that ends an attempt for good."""
     return Stop(
         job_id=attempt.job_id,

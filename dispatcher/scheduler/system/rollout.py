@@ -13,7 +13,7 @@ from longshore.dispatcher.domain.jobs import PerInstanceKind, UpdateStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Wave:
     """So many destructive updates that began at one moment, in seconds since the epoch."""
 
     began_at: float
@@ -27,7 +27,7 @@ class Rollout:
     They are the job's, not a revision's: one that follows at once is no faster for it.
     """
 
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[Wave, ...] = ()
 
     def at(self, now: float, update: UpdateStrategy) -> Rollout:
         """Return it without the rounds that are over, the oldest first."""
@@ -55,7 +55,7 @@ class Rollout:
         """Return it with some more updates that begin now."""
         if not updates:
             return self
-        return Rollout(rounds=(*self.rounds, Round(began_at=now, updates=updates)))
+        return Rollout(rounds=(*self.rounds, Wave(began_at=now, updates=updates)))
 
 
 # ---- plans that are not carried out in full ------------------------------------------------------
@@ -69,7 +69,7 @@ class TryResult(Enum):
     REJECTED = "rejected"
 
 
-class TryVerdict(Enum):
+class RestartVerdict(Enum):
     """What follows from the tries so far."""
 
     DONE = "done"
@@ -78,7 +78,7 @@ class TryVerdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tries:
+class RestartAttempts:
     """How often in a row the plans for a job got nowhere.
 
     A first plan and so many more as its kind allows; a try that made progress begins the count
@@ -88,21 +88,21 @@ class Tries:
 
     kind: PerInstanceKind
     retries: int = 0
-    verdict: TryVerdict = TryVerdict.AGAIN
+    verdict: RestartVerdict = RestartVerdict.AGAIN
     reason: Reason | None = None
 
-    def after(self, result: TryResult, why: str = "") -> Tries:
+    def after(self, result: TryResult, why: str = "") -> RestartAttempts:
         """Return it after one more try; `why` says what kept a plan from being carried out."""
         match result:
             case TryResult.ACCEPTED:
-                return Tries(kind=self.kind, verdict=TryVerdict.DONE)
+                return RestartAttempts(kind=self.kind, verdict=RestartVerdict.DONE)
             case TryResult.PROGRESSED:
-                return Tries(kind=self.kind, retries=1)
+                return RestartAttempts(kind=self.kind, retries=1)
             case TryResult.REJECTED if self.retries < self.kind.most_retries:
-                return Tries(kind=self.kind, retries=self.retries + 1)
+                return RestartAttempts(kind=self.kind, retries=self.retries + 1)
             case TryResult.REJECTED:
                 message = f"its plan was tried again {self.retries} times without progress: {why}"
                 reason = Reason(code="plan_rejected", message=message)
-                return replace(self, verdict=TryVerdict.FAILED, reason=reason)
+                return replace(self, verdict=RestartVerdict.FAILED, reason=reason)
             case _:
                 assert_never(result)

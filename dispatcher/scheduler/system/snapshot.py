@@ -9,8 +9,8 @@ from math import inf
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
-    EndingCause,
     InstanceRecord,
+    StopCause,
     resources_of,
 )
 from longshore.dispatcher.domain.jobs import Job, JobType, PerInstanceKind
@@ -20,8 +20,8 @@ from longshore.dispatcher.scheduler.system.model import (
     PastAttempt,
     PerInstanceJob,
 )
-from longshore.dispatcher.scheduler.system.rollout import Round
-from longshore.dispatcher.state.containers import Ledger
+from longshore.dispatcher.scheduler.system.rollout import Wave
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.restarts import restart_due, runs_again_if_lost
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
@@ -72,7 +72,7 @@ def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
 def host_of(
     worker: Worker,
     pool: PoolCore,
-    ledger: Ledger,
+    ledger: ContainerTable,
     records: Mapping[str, InstanceRecord],
     now: float,
 ) -> Host:
@@ -103,7 +103,7 @@ def _is_ready(worker: Worker, now: float) -> bool:
     return probing.is_ready(worker) and worker.takes_more(now) and not worker.broken
 
 
-def _leaving(worker: Worker, ledger: Ledger) -> tuple[Resources, ...]:
+def _leaving(worker: Worker, ledger: ContainerTable) -> tuple[Resources, ...]:
     found = []
     for attempt_id, resources in sorted(worker.attempts.items()):
         container_id = ledger.open_attempts.get(attempt_id)
@@ -185,14 +185,14 @@ def not_after(past: PastAttempt, now: float) -> PastAttempt:
     )
 
 
-def rounds_of(container: Container) -> tuple[Round, ...]:
+def rounds_of(container: Container) -> tuple[Wave, ...]:
     """Return the rounds in which a restored container's attempts made way for a revision.
 
     When one was told that has not ended yet is not on record: it counts as told just now.
     """
-    told = [a for a in container.attempts if a.ending_for.cause is EndingCause.REVISED]
+    told = [a for a in container.attempts if a.ending_for.cause is StopCause.REVISED]
     ends = (inf if attempt.outcome is None else attempt.finished_at for attempt in told)
-    return tuple(Round(began_at=end or 0.0, updates=1) for end in ends)
+    return tuple(Wave(began_at=end or 0.0, updates=1) for end in ends)
 
 
 def _is_settled(container: Container) -> bool:
