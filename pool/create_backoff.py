@@ -23,12 +23,12 @@ from longshore.pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sent
 from longshore.pool.holds import (
     EVERYTHING,
     Allowance,
-    CallHold,
     CreateBlock,
     CreateBlockKind,
+    CreateHold,
     HoldCause,
+    InstanceCounts,
     Scope,
-    Tally,
 )
 from longshore.pool.model import PoolSettings
 from longshore.pool.quotas import KnownQuota, ObservedQuotas
@@ -95,7 +95,7 @@ class _Record:
     `others_work` says that an instance of another was made since the first.
     """
 
-    hold: CallHold
+    hold: CreateHold
     repeats: int
     first_at: float
     others_work: bool = False
@@ -143,7 +143,7 @@ class CreateBackoff:
         error: CloudError,
         *,
         began_at: float,
-        tally: Callable[[Scope], Tally],
+        tally: Callable[[Scope], InstanceCounts],
         now: float,
     ) -> None:
         """Hold what an error of a create call, begun at `began_at`, tells to hold.
@@ -179,7 +179,11 @@ class CreateBackoff:
             self._suspect(type_, error, began_at=began_at, others_until=until, now=now)
 
     def _reach(
-        self, type_: InstanceType, scope: Scope, tally: Callable[[Scope], Tally], now: float
+        self,
+        type_: InstanceType,
+        scope: Scope,
+        tally: Callable[[Scope], InstanceCounts],
+        now: float,
     ) -> tuple[Scope, bool]:
         """Return of what a quota's error speaks, and whether it refused one though none was there.
 
@@ -283,18 +287,18 @@ class CreateBackoff:
 
     # ---- what follows ------------------------------------------------------------------------
 
-    def active(self, now: float) -> list[CallHold]:
+    def active(self, now: float) -> list[CreateHold]:
         """Return the holds that are on, by cause, the oldest first."""
         if not self._records:
             return []
         records = (r for cause in HoldCause for r in self._of(cause))
         return [record.hold for record in records if now < record.hold.until]
 
-    def of(self, cause: HoldCause, now: float) -> CallHold | None:
+    def of(self, cause: HoldCause, now: float) -> CreateHold | None:
         """Return the oldest hold of a cause that is on, None when none is."""
         return next((hold for hold in self.active(now) if hold.cause is cause), None)
 
-    def unended(self, cause: HoldCause, now: float) -> CallHold | None:
+    def unended(self, cause: HoldCause, now: float) -> CreateHold | None:
         """Return a cause's hold of everything that no create has ended yet, None without one.
 
         It may be over by now; then one create is tried, or waits for somebody who needs it.
@@ -327,7 +331,7 @@ class CreateBackoff:
         *,
         in_flight: Collection[InstanceType],
         unproven: bool,
-        tally: Callable[[Scope], Tally],
+        tally: Callable[[Scope], InstanceCounts],
         now: float,
     ) -> CreateBlock | None:
         """Return what keeps a type from being created, None when nothing does.
@@ -352,7 +356,7 @@ class CreateBackoff:
         return None
 
     def allowances(
-        self, type_: InstanceType, *, tally: Callable[[Scope], Tally], now: float
+        self, type_: InstanceType, *, tally: Callable[[Scope], InstanceCounts], now: float
     ) -> dict[Scope, Allowance]:
         """Return the scopes in which only some may be created now, with what hinders the others.
 
@@ -367,19 +371,19 @@ class CreateBackoff:
         return found
 
     def may_be_refused(
-        self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
+        self, type_: InstanceType, tally: Callable[[Scope], InstanceCounts], now: float
     ) -> bool:
         """Return whether one more would be the last that a quota allows, or one too many."""
         found = self._allowances_of_quotas(type_, tally, now).values()
         return any(each.is_trial or each.number <= 1 for each in found)
 
-    def at_quota(self, tally: Callable[[Scope], Tally], now: float) -> bool:
+    def at_quota(self, tally: Callable[[Scope], InstanceCounts], now: float) -> bool:
         """Return whether a quota keeps anything from being created until its hold is over."""
         held = [k for k in self.quotas.known(now) if self._quota_held_until(k.scope, now)]
         counted = [(max(each.most, tally(each.scope).standing), tally(each.scope)) for each in held]
         return any(count.taken >= most for most, count in counted)
 
-    def tries_quota(self, tally: Callable[[Scope], Tally], now: float) -> bool:
+    def tries_quota(self, tally: Callable[[Scope], InstanceCounts], now: float) -> bool:
         """Return whether a create is under way that tells if a quota's limit is still the same."""
         known = self.quotas.known(now)
         free = [each for each in known if self._quota_held_until(each.scope, now) is None]
@@ -404,7 +408,7 @@ class CreateBackoff:
         ]
 
     def _allowances_of_quotas(
-        self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
+        self, type_: InstanceType, tally: Callable[[Scope], InstanceCounts], now: float
     ) -> dict[Scope, Allowance]:
         """Return how many more of a type may be created, by each quota that errors told of."""
         known = [each for each in self.quotas.known(now) if self.covers(each.scope, type_)]
@@ -415,7 +419,7 @@ class CreateBackoff:
         }
 
     def _used_up(
-        self, type_: InstanceType, tally: Callable[[Scope], Tally], now: float
+        self, type_: InstanceType, tally: Callable[[Scope], InstanceCounts], now: float
     ) -> CreateBlock | None:
         """Return which quota allows no more of a type now, None when each does."""
         found = self._allowances_of_quotas(type_, tally, now).values()
@@ -423,7 +427,13 @@ class CreateBackoff:
         return next((each for each in used_up if each.until is not None), next(iter(used_up), None))
 
     def _allowance(
-        self, type_: InstanceType, known: KnownQuota, counted: Tally, *, alone: bool, now: float
+        self,
+        type_: InstanceType,
+        known: KnownQuota,
+        counted: InstanceCounts,
+        *,
+        alone: bool,
+        now: float,
     ) -> Allowance:
         """Return how many more of a type a quota is known to allow, or one to try that."""
         until = self._quota_held_until(known.scope, now)
@@ -487,7 +497,7 @@ class CreateBackoff:
         since, until = now, now + length_s
         if old is not None and now < old.hold.until:
             since, until = old.hold.since, max(until, old.hold.until)
-        hold = CallHold(
+        hold = CreateHold(
             cause=cause,
             scope=scope,
             since=since,
@@ -559,7 +569,7 @@ class CreateBackoff:
             case _:
                 assert_never(cause)
 
-    def _hindrance(self, hold: CallHold, now: float) -> CreateBlock:
+    def _hindrance(self, hold: CreateHold, now: float) -> CreateBlock:
         kind = _KINDS[hold.cause]
         message, until = hold.reason, None
         if now < hold.until:

@@ -15,7 +15,7 @@ _TOLD_MOST_S = 3600.0
 REASON_LENGTH = 500
 
 
-class CallHold:
+class CallDelay:
     """Calls of one kind wait: as long as the cloud says, else 1 s, doubling to 60 s."""
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallHold:
+class CreateHold:
     """Calls wait `since` a time `until` another, and why.
 
     One for a quota keeps nobody from the instances that are known to be allowed. Any other goes on
@@ -95,7 +95,7 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class InstanceCounts:
     """The instances of a scope: `there`, `going` ones among them, and others that are `coming`.
 
     Nobody knows which of the two a quota counts, and if it counts instances or their cpus.

@@ -8,7 +8,7 @@ from longshore.drivers.errors import AmbiguousResult
 from longshore.drivers.interface import InstanceType
 from longshore.pool import probing, shutdown
 from longshore.pool.core import PoolCore
-from longshore.pool.holds import Scope, Tally
+from longshore.pool.holds import InstanceCounts, Scope
 from longshore.pool.messages import Created, CreateFailed, CreateInstance
 from longshore.pool.model import Launch, Payer, PendingLaunch, WorkerState
 from longshore.pool.pool_events import LaunchMade
@@ -135,14 +135,14 @@ def creates_left(core: PoolCore) -> int:
     return max(0, core.settings.max_concurrent_creates - len(types_in_flight(core)))
 
 
-def tally_of(core: PoolCore, scope: Scope) -> Tally:
+def tally_of(core: PoolCore, scope: Scope) -> InstanceCounts:
     """Return how many instances there are of the types that a scope covers, and are coming."""
     covers = core.holds.covers
     there = [worker for worker in core.workers.values() if covers(scope, worker.type)]
     going = [worker for worker in there if worker.state is WorkerState.SHUTDOWN]
     types = (type_of(core, pending.launch) for pending in core.hoped_for())
     coming = [type_ for type_ in types if covers(scope, type_)]
-    return Tally(
+    return InstanceCounts(
         there=len(there),
         going=len(going),
         coming=len(coming),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from longshore.drivers.interface import InstanceType
 from longshore.pool.delays import doubled_s
-from longshore.pool.holds import EVERYTHING, Scope, Tally
+from longshore.pool.holds import EVERYTHING, InstanceCounts, Scope
 
 _LONGEST_S = 3600.0
 _LONGEST_OF_FIRST = 60
@@ -99,7 +99,7 @@ class ObservedQuotas:
     def refused(
         self,
         scope: Scope,
-        counted: Tally,
+        counted: InstanceCounts,
         reason: str,
         *,
         alone: bool,
@@ -136,7 +136,12 @@ class ObservedQuotas:
         known.reason, known.alone, known.is_tried = reason, alone, False
 
     def made(
-        self, type_: InstanceType, tally: Callable[[Scope], Tally], *, began_at: float, now: float
+        self,
+        type_: InstanceType,
+        tally: Callable[[Scope], InstanceCounts],
+        *,
+        began_at: float,
+        now: float,
     ) -> None:
         """Note that a create, begun at `began_at`, succeeded: what was told may be too few."""
         for scope in list(self._told):
@@ -181,7 +186,9 @@ class ObservedQuotas:
                 )
         return found
 
-    def bounds(self, tally: Callable[[Scope], Tally], *, now: float) -> tuple[QuotaBound, ...]:
+    def bounds(
+        self, tally: Callable[[Scope], InstanceCounts], *, now: float
+    ) -> tuple[QuotaBound, ...]:
         """Return what was told, in that order, but for what is being tried."""
         found = []
         for scope in list(self._told):

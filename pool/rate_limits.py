@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from longshore.drivers.errors import BugError
-from longshore.pool.delays import CallHold
+from longshore.pool.delays import CallDelay
 from longshore.pool.messages import DestroyInstance, FindInstance, ListInstances, SetTags
 
 QueuedCall = DestroyInstance | ListInstances | FindInstance | SetTags
@@ -68,9 +68,9 @@ class CloudGate:
 
     def __init__(self, per_second: float) -> None:
         self._bucket = TokenBucket(per_second)
-        self.listings = CallHold()
-        self.changes = CallHold()
-        self.finds = CallHold()
+        self.listings = CallDelay()
+        self.changes = CallDelay()
+        self.finds = CallDelay()
         self._waiting: dict[type[QueuedCall], dict[str, tuple[float, QueuedCall]]] = {
             kind: {} for kind in _PATIENCE_S
         }

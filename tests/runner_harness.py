@@ -23,7 +23,7 @@ from longshore.drivers.local.processes import end_groups
 from longshore.pool.remote.deploy import build_runner
 from longshore.pool.runner import containment, machine
 from longshore.pool.runner.collector import Takings
-from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.engines import ContainerEngine
 from longshore.pool.runner.launch import Launcher
 from longshore.pool.runner.spool import Spool, places
 
@@ -365,8 +365,8 @@ def settle_on(runner: Runner, hierarchy: str) -> None:
     runner.listing()
     record = runner.spool / "engine"
     key, engine = json.loads(record.read_text())
-    assert Engine(*engine).hierarchy in [*containment.hierarchies()[:1], ""]
-    record.write_text(json.dumps([key, Engine(*engine)._replace(hierarchy=hierarchy)]))
+    assert ContainerEngine(*engine).hierarchy in [*containment.hierarchies()[:1], ""]
+    record.write_text(json.dumps([key, ContainerEngine(*engine)._replace(hierarchy=hierarchy)]))
 
 
 def reap_one(launcher: Launcher, spool: Spool, attempt_id: str) -> None:

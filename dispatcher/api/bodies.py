@@ -73,7 +73,7 @@ def decode_one(wanted: type[T], body: bytes) -> T:
     return decode_checked(wanted, parse_json(body) if body else {})
 
 
-class Query:
+class QueryString:
     """A query string of which only `known` names are allowed; raises `InvalidRequest`."""
 
     def __init__(self, request: web.Request, known: Collection[str]) -> None:

@@ -15,7 +15,7 @@ from longshore.dispatcher.api.answers import (
     how_many_fit,
     json_response,
 )
-from longshore.dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
+from longshore.dispatcher.api.bodies import Bodies, QueryString, decode_one, idempotency_key
 from longshore.dispatcher.api.limits import ApiLimits
 from longshore.dispatcher.api.log_stream import LogStream
 from longshore.dispatcher.api.path_ids import path_id
@@ -82,7 +82,7 @@ class ContainerRoutes:
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of containers, newest first."""
-        query = Query(request, LIST_PARAMETERS)
+        query = QueryString(request, LIST_PARAMETERS)
         which = ContainerFilter(
             states=_states(query),
             user=query.text("user"),
@@ -125,7 +125,7 @@ class ContainerRoutes:
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         """Stream the bytes of stdout or stderr."""
-        query = Query(request, ("stream", "offset", "follow"))
+        query = QueryString(request, ("stream", "offset", "follow"))
         log = LogStream(
             self._backend,
             self._gate,
@@ -172,11 +172,11 @@ async def _list_response(
     return build() if len(containers) <= _MANY else await asyncio.to_thread(build)
 
 
-def _array_index(query: Query) -> int | None:
+def _array_index(query: QueryString) -> int | None:
     index = query.whole("array_index", -1, low=0, high=MOST_CONTAINERS - 1)
     return index if index >= 0 else None
 
 
-def _states(query: Query) -> tuple[ContainerState, ...]:
+def _states(query: QueryString) -> tuple[ContainerState, ...]:
     words = query.choices("state", _STATES)
     return tuple(_STATES[word] for word in words)

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import json_response, rfc3339, usd, wait_answer
-from longshore.dispatcher.api.bodies import Query
+from longshore.dispatcher.api.bodies import QueryString
 from longshore.dispatcher.api.path_ids import path_id
 from longshore.dispatcher.api.wire import WaitAnswer
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
@@ -20,7 +20,7 @@ from longshore.dispatcher.scheduler.placement.feasibility_report import (
 )
 from longshore.dispatcher.service.contracts import Backend
 from longshore.dispatcher.state.history import HistoryEvent
-from longshore.pool.holds import CallHold
+from longshore.pool.holds import CreateHold
 
 
 class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ class ExplainRoute:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer why a container is where it is."""
-        Query(request, ())
+        QueryString(request, ())
         found = await self._backend.explain(path_id(request, "container"))
         return json_response(explanation_answer(found))
 
@@ -225,7 +225,7 @@ def _tally(instances: NodeSummary) -> TallyAnswer:
     )
 
 
-def _hold(hold: CallHold) -> HoldAnswer:
+def _hold(hold: CreateHold) -> HoldAnswer:
     return HoldAnswer(
         cause=hold.cause.value,
         instance_type=hold.scope.type_name,

@@ -14,7 +14,7 @@ from longshore.dispatcher.api.answers import (
     leak_list,
     stray_list,
 )
-from longshore.dispatcher.api.bodies import Bodies, Query, decode_one
+from longshore.dispatcher.api.bodies import Bodies, QueryString, decode_one
 from longshore.dispatcher.api.containers import ANONYMOUS
 from longshore.dispatcher.api.instance_wire import IdleBehaviorRequest, KillRequest, StraysRequest
 from longshore.dispatcher.api.limits import ApiLimits
@@ -49,7 +49,7 @@ class InstanceRoutes:
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of instances; with `gone`, of those that are gone."""
-        query = Query(request, INSTANCE_LIST_PARAMETERS)
+        query = QueryString(request, INSTANCE_LIST_PARAMETERS)
         gone = query.choice("gone", "false", ("true", "false")) == "true"
         cursor, limit = self._page_of(query)
         if gone:
@@ -65,16 +65,16 @@ class InstanceRoutes:
 
     async def leaks(self, request: web.Request) -> web.Response:
         """Answer a page of what is billed and not wanted."""
-        cursor, limit = self._page_of(Query(request, PAGE_PARAMETERS))
+        cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
         return json_response(leak_list(self._backend.leaks(cursor=cursor, limit=limit)))
 
     async def strays(self, request: web.Request) -> web.Response:
         """Answer a page of the strays that are kept."""
-        cursor, limit = self._page_of(Query(request, PAGE_PARAMETERS))
+        cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
         page = self._backend.strays(cursor=cursor, limit=limit)
         return json_response(stray_list(page.items, page.next_cursor))
 
-    def _page_of(self, query: Query) -> tuple[str, int]:
+    def _page_of(self, query: QueryString) -> tuple[str, int]:
         """Return which page is asked for, as its cursor and how many it may have."""
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         return query.cursor(), limit

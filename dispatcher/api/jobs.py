@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import how_many_fit, json_response
-from longshore.dispatcher.api.bodies import Bodies, Query, decode_one, idempotency_key
+from longshore.dispatcher.api.bodies import Bodies, QueryString, decode_one, idempotency_key
 from longshore.dispatcher.api.containers import ANONYMOUS
 from longshore.dispatcher.api.job_answers import job_answer, job_bytes
 from longshore.dispatcher.api.job_plans import plan_answer
@@ -65,7 +65,7 @@ class JobRoutes:
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of jobs, newest first, without their tasks; `own` ones are no runs."""
-        query = Query(request, JOB_LIST_PARAMETERS)
+        query = QueryString(request, JOB_LIST_PARAMETERS)
         parent, own = query.text("parent"), query.choice("own", "false", ("true", "false"))
         if parent and own == "true":
             raise InvalidRequest([("own", "leaves out the runs that parent asks for: give one")])
@@ -120,7 +120,7 @@ class JobRoutes:
 
     async def plan(self, request: web.Request) -> web.Response:
         """Answer what a job would come to, or its update, and change nothing."""
-        job_id = Query(request, ("job",)).text("job")
+        job_id = QueryString(request, ("job",)).text("job")
         if job_id:
             submission = await self._revision(request, job_id)
         else:

@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 from longshore.dispatcher.api.answers import json_response, rfc3339
-from longshore.dispatcher.api.bodies import Query
+from longshore.dispatcher.api.bodies import QueryString
 from longshore.dispatcher.api.event_stream import EventEncoder, EventStream
 from longshore.dispatcher.api.health_wire import (
     HealthAnswer,
@@ -34,7 +34,7 @@ class ServerRoutes:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream events, from the one after `Last-Event-ID` or from now on."""
-        Query(request, ())
+        QueryString(request, ())
         stream = EventStream(
             self._backend,
             self._gate,
@@ -69,7 +69,7 @@ class ServerRoutes:
 
     async def health(self, request: web.Request) -> web.Response:
         """Answer how the server does."""
-        Query(request, ())
+        QueryString(request, ())
         health, vitals = self._backend.health(), self._backend.vitals()
         store = vitals.store
         return json_response(

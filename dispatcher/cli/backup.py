@@ -9,7 +9,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.configuration import load
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.options import config_option, json_option
 
 
@@ -37,7 +37,7 @@ def backup(*, target: Path, config_path: str | None, as_json: bool) -> None:
     try:
         copied = back_up(store, target.absolute())
     except StoreUnusable as error:
-        raise Failure(str(error)) from error
+        raise CommandFailure(str(error)) from error
     took_s = round(time.monotonic() - began, 3)
     if as_json:
         output.print_json(

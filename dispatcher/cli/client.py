@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode, urlsplit
 
-from longshore.dispatcher.cli.failure import FAILED, UNREACHABLE, USAGE, Failure
+from longshore.dispatcher.cli.failure import FAILED, UNREACHABLE, USAGE, CommandFailure
 from longshore.dispatcher.cli.output import say
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Client:
     """Speaks to one server; usable from several threads, to be closed when done.
 
     `url` may carry a path, for a server behind a proxy; `token` is "" for none. Every call raises
-    `Failure`: exit code 3 when the server cannot be reached, 1 when it refuses.
+    `CommandFailure`: exit code 3 when the server cannot be reached, 1 when it refuses.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -87,7 +87,7 @@ class Client:
                 return self._json(
                     method, path, body=body, headers=headers, repeatable=bool(idempotency_key)
                 )
-            except Failure as failure:
+            except CommandFailure as failure:
                 if idempotency_key and failure.in_doubt:
                     failure.remedy = (
                         "It may have been taken in: repeat the command with --idempotency-key "
@@ -256,7 +256,7 @@ class Client:
         response.release_conn()
         return content
 
-    def _unreachable(self, error: Exception) -> Failure:
+    def _unreachable(self, error: Exception) -> CommandFailure:
         import urllib3.exceptions as kinds  # noqa: PLC0415 - costs 100 ms otherwise
 
         remedy = "Start it with 'longshore serve', or name another with --url or LONGSHORE_URL"
@@ -275,18 +275,18 @@ class Client:
                 return LostAnswer(f"no answer from {self.url} in time", remedy="Try again")
             case _:
                 return LostAnswer(f"the connection to {self.url} broke", remedy="Try again")
-        return Failure(
+        return CommandFailure(
             f"cannot reach the server at {self.url}: {cause}", remedy=remedy, exit_code=UNREACHABLE
         )
 
-    def _stranger(self, status: int = 200) -> Failure:
-        return Failure(
+    def _stranger(self, status: int = 200) -> CommandFailure:
+        return CommandFailure(
             f"what answers at {self.url} (status {status}) is not a Longshore server",
             remedy="Check --url or LONGSHORE_URL",
             status=status,
         )
 
-    def _refusal(self, status: int, content: bytes) -> Failure:
+    def _refusal(self, status: int, content: bytes) -> CommandFailure:
         try:
             problem = json.loads(content)
         except ValueError:
@@ -301,7 +301,7 @@ class Client:
             for entry in (errors if isinstance(errors, list) else [])
             if isinstance(entry, dict)
         ]
-        return Failure(
+        return CommandFailure(
             sentence,
             remedy=REMEDIES.get(status, ""),
             # What was asked for cannot be: the same mistake as one that is found before sending.
@@ -320,7 +320,7 @@ REMEDIES = {
 }
 
 
-class LostAnswer(Failure):
+class LostAnswer(CommandFailure):
     """A request was sent and its answer did not arrive; nobody knows whether it was carried out."""
 
     def __init__(self, sentence: str, *, remedy: str) -> None:
@@ -328,7 +328,7 @@ class LostAnswer(Failure):
 
 
 def checked_url(url: str) -> str:
-    """Return `url` without a final slash; raises `Failure` when it cannot be one."""
+    """Return `url` without a final slash; raises `CommandFailure` when it cannot be one."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -339,9 +339,9 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def not_a_url(url: str) -> Failure:
+def not_a_url(url: str) -> CommandFailure:
     """Return what is said about a URL that cannot be one."""
-    return Failure(
+    return CommandFailure(
         f"'{url}' is not the URL of a server",
         remedy="Give one like http://127.0.0.1:8420 by --url or LONGSHORE_URL",
         exit_code=USAGE,
@@ -349,9 +349,9 @@ def not_a_url(url: str) -> Failure:
 
 
 def checked_token(token: str) -> str:
-    """Return `token`; raises `Failure` when it cannot be sent in a header."""
+    """Return `token`; raises `CommandFailure` when it cannot be sent in a header."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise Failure(
+        raise CommandFailure(
             "LONGSHORE_TOKEN holds characters that no token has",
             remedy="Check for line ends, blanks and quotes",
             exit_code=USAGE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from longshore.dispatcher.cli import output
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.options import PlainGroup, config_option, json_option
 from longshore.drivers.errors import ConfigError
 
@@ -47,12 +47,12 @@ def init(*, config_path: str, force: bool) -> None:
         with Path(config_path).open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise Failure(
+        raise CommandFailure(
             f"{config_path} exists",
             remedy="Overwrite it with --force, or write another with -c FILE",
         ) from None
     except OSError as error:
-        raise Failure(f"cannot write {config_path}: {error.strerror or error}") from error
+        raise CommandFailure(f"cannot write {config_path}: {error.strerror or error}") from error
     click.echo(f"{config_path} is written; next: longshore serve -c {config_path}")
 
 
@@ -96,7 +96,7 @@ def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
 
 
 def load(config_path: str | None) -> Config:
-    """Return the configuration; raises `Failure` with everything that is wrong with it."""
+    """Return the configuration; raises `CommandFailure` with everything that is wrong with it."""
     from longshore.dispatcher.config.loading import load_config  # noqa: PLC0415 - most commands need none
 
     try:
@@ -105,10 +105,10 @@ def load(config_path: str | None) -> Config:
         raise config_failure(error) from error
 
 
-def config_failure(error: ConfigError) -> Failure:
+def config_failure(error: ConfigError) -> CommandFailure:
     """Return what is said about an unusable configuration."""
     count = len(error.problems)
-    return Failure(
+    return CommandFailure(
         f"the configuration has {count} problem{'' if count == 1 else 's'}",
         exit_code=USAGE,
         problems=error.problems,
@@ -124,7 +124,9 @@ def example() -> str:
     try:
         return source.read_text(encoding="utf-8")
     except OSError as error:
-        raise Failure(f"{EXAMPLE} is missing from this installation: install it again") from error
+        raise CommandFailure(
+            f"{EXAMPLE} is missing from this installation: install it again"
+        ) from error
 
 
 def summary(loaded: Config) -> list[tuple[str, str]]:

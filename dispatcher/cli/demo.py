@@ -28,7 +28,7 @@ from longshore.dispatcher.cli.demo_scenario import (
     configuration,
 )
 from longshore.dispatcher.cli.demo_story import Story
-from longshore.dispatcher.cli.failure import INTERRUPTED, Failure
+from longshore.dispatcher.cli.failure import INTERRUPTED, CommandFailure
 from longshore.dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed
 from longshore.dispatcher.cli.instances import INSTANCES_LIMIT_MAX
 from longshore.dispatcher.cli.logs import Tail
@@ -64,17 +64,17 @@ def demo() -> int:
         except ConfigError as error:
             raise config_failure(error) from error
         except (LongshoreError, OSError) as error:
-            raise Failure(f"the demo's server cannot run: {error}") from error
-        except Failure as caught:
+            raise CommandFailure(f"the demo's server cannot run: {error}") from error
+        except CommandFailure as caught:
             raise with_log(caught, log) from caught
         except KeyboardInterrupt:
-            raise Failure(
+            raise CommandFailure(
                 "interrupted; the demo's containers and instances are ended",
                 exit_code=INTERRUPTED,
             ) from None
         print_tables(story)
         if broken:
-            failure = Failure(
+            failure = CommandFailure(
                 "the demo did not go as promised",
                 remedy="Please report this",
                 problems=[("", sentence) for sentence in broken],
@@ -88,14 +88,14 @@ def demo() -> int:
     return 0
 
 
-def with_log(failure: Failure, log: Path) -> Failure:
+def with_log(failure: CommandFailure, log: Path) -> CommandFailure:
     """Return `failure` with the last lines of the server's log, which is about to be deleted."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return failure
     told = [("log", output.safe(line)) for line in lines[-LOG_LINES_SHOWN:]]
-    return Failure(
+    return CommandFailure(
         failure.sentence,
         remedy=failure.remedy,
         exit_code=failure.exit_code,
@@ -204,7 +204,7 @@ class Stage:
                     return
                 case Disconnected(failure=failure, refused=True):
                     raise failure
-        raise Failure("the demo's server sends no events")
+        raise CommandFailure("the demo's server sends no events")
 
     def _submit(self) -> None:
         for promise in ALONE:
@@ -260,5 +260,5 @@ class Stage:
     def _try(self, method: str, path: str, body: object) -> None:
         try:
             self._client.send(method, path, body)
-        except Failure as failure:
+        except CommandFailure as failure:
             self.story.tell(self._elapsed(), f"cleaning up: {failure.sentence}")

@@ -14,7 +14,7 @@ from longshore.dispatcher.cli.demo_scenario import (
     QUOTA_INSTANCES,
     Promise,
 )
-from longshore.dispatcher.cli.views import ContainerView, InstanceView, view
+from longshore.dispatcher.cli.views import ContainerView, ShownInstance, view
 
 EVENTS_MAY_LAG_S = 1.0
 
@@ -74,7 +74,7 @@ class Story:
 
     def hear_instance(self, data: Mapping[str, Any], elapsed_s: float) -> None:
         """Take what is said of an instance."""
-        seen = view(data, InstanceView)
+        seen = view(data, ShownInstance)
         story = self.instances.get(seen.id)
         if story is None:
             story = self.instances[seen.id] = InstanceStory(

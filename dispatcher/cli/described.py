@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from longshore.dispatcher.cli.client import Json
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber
-from longshore.dispatcher.cli.spans import Moment, Span
+from longshore.dispatcher.cli.spans import MomentParam, Span
 from longshore.dispatcher.cli.submission import amounts, gpus, pairs
 
 CONTAINER_OPTIONS = (
@@ -72,7 +72,7 @@ CONTAINER_OPTIONS = (
     ),
     click.option(
         "--not-before",
-        type=Moment(),
+        type=MomentParam(),
         metavar="WHEN",
         help="Start no earlier: +30m, or like 2026-01-31T12:00:00Z.",
     ),
@@ -156,10 +156,10 @@ def described_body(command: tuple[str, ...], described: dict[str, Any]) -> Json:
 
 
 def array(text: str) -> object:
-    """Return what "N" or "N%M" asks for, as JSON; raises `Failure` for anything else."""
+    """Return what "N" or "N%M" asks for, as JSON; raises `CommandFailure` for anything else."""
     found = _ARRAY.fullmatch(text)
     if found is None:
-        raise Failure(
+        raise CommandFailure(
             f"--array {text!r} is neither N nor N%M",
             remedy="Write for example --array 100, or --array 100%10 for 10 at once",
             exit_code=USAGE,
@@ -171,13 +171,13 @@ def array(text: str) -> object:
 
 
 def dependency(text: str) -> object:
-    """Return what "ID[:success|end]" asks for, as JSON; raises `Failure` for anything else.
+    """Return what "ID[:success|end]" asks for, as JSON; raises `CommandFailure` for anything else.
 
     With ":each" at its end an element of an array waits for the element with its own index.
     """
     found = _DEPENDENCY.fullmatch(text)
     if found is None:
-        raise Failure(
+        raise CommandFailure(
             f"--after {text!r} is not the id of a container or a job with :success or :end",
             remedy="Write for example --after c-1, --after j-1:end or --after j-1/TASK",
             exit_code=USAGE,

@@ -8,7 +8,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.job_files import expect_job_id
 from longshore.dispatcher.cli.job_terms import refuse_endless
 from longshore.dispatcher.cli.job_views import JobView
@@ -75,10 +75,10 @@ def dispatch(
 
 
 def values_of(parameters: Sequence[str]) -> dict[str, str]:
-    """Return NAME=VALUE arguments as a mapping; raises `Failure` for anything else."""
+    """Return NAME=VALUE arguments as a mapping; raises `CommandFailure` for anything else."""
     values = pairs("--param", parameters)
     if len(values) < len(parameters):
-        raise Failure(
+        raise CommandFailure(
             "--param names a parameter twice",
             remedy="Give each one value",
             exit_code=USAGE,

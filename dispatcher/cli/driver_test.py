@@ -15,7 +15,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.configuration import config_failure, load
-from longshore.dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, Failure
+from longshore.dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, CommandFailure
 from longshore.dispatcher.cli.options import config_option, json_option
 from longshore.drivers.errors import ConfigError, LongshoreError
 
@@ -64,7 +64,9 @@ def test(
     from longshore.dispatcher.conformance.kit import CHECKS, check_named  # noqa: PLC0415 - most commands need none
 
     if pause and not sys.stdin.isatty():
-        raise Failure("--pause waits for Enter", remedy="Run it in a terminal", exit_code=USAGE)
+        raise CommandFailure(
+            "--pause waits for Enter", remedy="Run it in a terminal", exit_code=USAGE
+        )
     config = load(config_path)
     try:
         checks = [check_named(name) for name in only] or list(CHECKS)
@@ -78,7 +80,7 @@ def test(
         raise config_failure(error) from error
     except LongshoreError as error:
         what = f"the driver cannot be tried: {type(error).__name__}: {error}"
-        raise Failure(what, exit_code=FAILED) from error
+        raise CommandFailure(what, exit_code=FAILED) from error
 
 
 def _run(trial: Trial, checks: Sequence[Check], *, as_json: bool) -> int:
@@ -159,7 +161,7 @@ def _chosen(types: Sequence[InstanceType], name: str | None) -> InstanceType:
     else:
         what = f"there is no instance type {name!r}"
         remedy = f"Use one of {', '.join(sorted(each.name for each in types))}"
-    raise Failure(what, remedy=f"{remedy} with --instance-type", exit_code=USAGE)
+    raise CommandFailure(what, remedy=f"{remedy} with --instance-type", exit_code=USAGE)
 
 
 def _destroy_existing(trial: Trial, cluster: str, *, agreed: bool) -> None:
@@ -177,13 +179,13 @@ def _destroy_existing(trial: Trial, cluster: str, *, agreed: bool) -> None:
         if not agreed:
             if not sys.stdin.isatty():
                 what = "nobody is there to agree to that"
-                raise Failure(what, remedy="Say --yes to destroy them", exit_code=USAGE)
+                raise CommandFailure(what, remedy="Say --yes to destroy them", exit_code=USAGE)
             click.confirm(f"Destroy these {len(found)} instances?", abort=True, err=True)
         clusters = tuple(sorted({of for _, of in found}))
         ledger = Ledger(clusters=clusters, clock=trial.context.clock)
         left = sweep(instance_set, ledger, trial.patience, trial.wait)
     if left:
-        raise Failure("not all could be destroyed", problems=[("", line) for line in left])
+        raise CommandFailure("not all could be destroyed", problems=[("", line) for line in left])
 
 
 def _pause(instance_id: str, address: str) -> None:

@@ -10,7 +10,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.configuration import config_failure
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.options import config_option, json_option
 from longshore.drivers.errors import CloudError, ConfigError, InvalidRequest
 
@@ -59,7 +59,7 @@ def types(
     try:
         info, parameters = _driver(config_path, driver_name)
         if info.offers is None:
-            raise Failure(
+            raise CommandFailure(
                 f"the driver {info.name} does not tell which instance types there are",
                 remedy="Write instance_types yourself; see config.example.yml",
                 exit_code=USAGE,
@@ -69,9 +69,9 @@ def types(
     except ConfigError as error:
         raise config_failure(error) from error
     except CloudError as error:
-        raise Failure(f"the driver cannot tell the instance types: {error}") from error
+        raise CommandFailure(f"the driver cannot tell the instance types: {error}") from error
     if not offered:
-        raise Failure(
+        raise CommandFailure(
             "none of the instance types asked for is offered with a known price",
             remedy="Ask for other families, or another region",
         )

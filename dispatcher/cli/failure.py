@@ -13,7 +13,7 @@ TIMED_OUT = 124
 INTERRUPTED = 130
 
 
-class Failure(Exception):  # noqa: N818 - it is what a person reads, and never escapes `main`
+class CommandFailure(Exception):  # noqa: N818 - it is what a person reads, and never escapes `main`
     """A command failed; `main` prints it on stderr and exits with `exit_code`.
 
     `problems` are (path, message) pairs, printed one a line below the sentence. `in_doubt` says

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -42,7 +42,7 @@ class Changed:
 class Disconnected:
     """No events come in; `failure` says why. A `refused` feed is not tried again."""
 
-    failure: Failure
+    failure: CommandFailure
     refused: bool
 
 
@@ -86,8 +86,8 @@ class EventFeed:
                 for item in self._connection():
                     pause_s = FIRST_PAUSE_S
                     self._put(item)
-                failure = Failure("the server ended the stream of events")
-            except Failure as caught:
+                failure = CommandFailure("the server ended the stream of events")
+            except CommandFailure as caught:
                 failure = caught
             refused = 400 <= failure.status < 500
             self._put(Disconnected(failure=failure, refused=refused))
@@ -132,7 +132,7 @@ def shut_down(response: BaseHTTPResponse) -> None:
 def parse(chunks: Iterable[bytes]) -> Iterator[Changed]:
     """Yield the events of a server-sent stream; what is not ours is passed over.
 
-    Raises `Failure` for a line without end.
+    Raises `CommandFailure` for a line without end.
     """
     kind, data = "", b""
     for line in lines(chunks):
@@ -156,7 +156,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         for line in complete:
             yield line.removesuffix(b"\r")
         if len(pending) > MAX_LINE_BYTES:
-            raise Failure("the server sends an event without end")
+            raise CommandFailure("the server sends an event without end")
 
 
 def _event(kind: str, data: bytes) -> Changed | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -26,16 +26,16 @@ class Source:
     text: str
 
 
-def located(failure: Failure, sources: Sequence[Source]) -> Failure:
+def located(failure: CommandFailure, sources: Sequence[Source]) -> CommandFailure:
     """Return `failure` with each problem's file and line before its path, where they are known."""
     if not failure.problems or not sources:
         return failure
-    places = Places(sources)
+    places = DocumentLines(sources)
     problems = [
         (": ".join(part for part in (places.of(path), path) if part), what)
         for path, what in failure.problems
     ]
-    return Failure(
+    return CommandFailure(
         failure.sentence,
         remedy=failure.remedy,
         exit_code=failure.exit_code,
@@ -45,7 +45,7 @@ def located(failure: Failure, sources: Sequence[Source]) -> Failure:
     )
 
 
-class Places:
+class DocumentLines:
     """The documents of files as they were sent: one object, or all objects of all in a list."""
 
     def __init__(self, sources: Sequence[Source]) -> None:

@@ -8,15 +8,15 @@ from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.references import instance_path
-from longshore.dispatcher.cli.spans import Moment
-from longshore.dispatcher.cli.views import InstancesView, InstanceView, view
+from longshore.dispatcher.cli.spans import MomentParam
+from longshore.dispatcher.cli.views import InstancesView, ShownInstance, view
 from longshore.pool.tags import is_stand_in
 
 INSTANCES_LIMIT_MAX = 1_000_000
 GONE_LIMIT = 500
 GONE_COLUMNS = output.Columns(
     names=("ID", "TYPE", "PRICE", "CREATED", "GONE", "WHY"),
-    row=lambda item: gone_row(view(item, InstanceView)),
+    row=lambda item: gone_row(view(item, ShownInstance)),
     wrap=("WHY",),
 )
 
@@ -49,7 +49,7 @@ def _list_gone(client: Client, limit: int, *, as_json: bool) -> None:
         output.say(f"there are more; these are the last {limit} that went (--limit)")
 
 
-def gone_row(seen: InstanceView) -> tuple[str, ...]:
+def gone_row(seen: ShownInstance) -> tuple[str, ...]:
     """Return the cells of an instance that is gone."""
     return (
         seen.id,
@@ -82,7 +82,7 @@ def _list_known(client: Client, limit: int, *, as_json: bool) -> None:
         output.say(f"there are more; these are the first {limit} by id (--limit)")
 
 
-def instance_row(seen: InstanceView) -> tuple[str, ...]:
+def instance_row(seen: ShownInstance) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
     missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
@@ -102,13 +102,13 @@ def instance_row(seen: InstanceView) -> tuple[str, ...]:
     )
 
 
-def _behavior(seen: InstanceView) -> str:
+def _behavior(seen: ShownInstance) -> str:
     """Return what an instance does when it is idle: one of no use takes no work, and is drained."""
     why = _drained_because(seen)
     return f"drain ({why})" if why else seen.idle_behavior
 
 
-def _asked(seen: InstanceView) -> str:
+def _asked(seen: ShownInstance) -> str:
     """Return who wants its idle behavior, since when, until when and why; "" for nobody."""
     note = seen.idle_behavior_note
     if note is None or (seen.idle_behavior == "run" and not note.reason):
@@ -118,7 +118,7 @@ def _asked(seen: InstanceView) -> str:
     return f"{who}{until}{': ' if note.reason else ''}{note.reason}"
 
 
-def _drained_because(seen: InstanceView) -> str:
+def _drained_because(seen: ShownInstance) -> str:
     """Return why an instance is drained although it is set to run, "" when it is not."""
     if seen.idle_behavior != "run" or seen.state == "shutdown":
         return ""
@@ -142,10 +142,10 @@ def show(*, client: Client, instance_id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(raw)
     else:
-        output.print_fields(show_fields(view(raw, InstanceView)))
+        output.print_fields(show_fields(view(raw, ShownInstance)))
 
 
-def show_fields(seen: InstanceView) -> list[tuple[str, str]]:
+def show_fields(seen: ShownInstance) -> list[tuple[str, str]]:
     """Return what `show` tells of an instance, as names and values."""
     gone = seen.gone_at is not None
     return [
@@ -179,7 +179,7 @@ def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
     if ends:
         until = "--until"
         told = "When it is to run again: +2h, or a moment like 2026-01-31T12:00:00Z."
-        options.append(click.option(until, type=Moment(), help=told))
+        options.append(click.option(until, type=MomentParam(), help=told))
 
     @server_command
     def change(*, client: Client, instance_id: str, reason: str, until: str | None = None) -> None:
@@ -187,7 +187,7 @@ def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
         if until is not None:
             body["until"] = until
         answer = client.send("PUT", instance_path(instance_id, "/idle-behavior"), body)
-        seen = view(answer, InstanceView)
+        seen = view(answer, ShownInstance)
         why = _drained_because(seen)
         besides = f", and drains all the same ({why}): hold it to keep it" if why else ""
         note = seen.idle_behavior_note

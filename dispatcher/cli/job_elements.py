@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.dispatcher.cli.client import Client, Query
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.job_views import JobView, TaskView
 from longshore.dispatcher.cli.references import job_path
 from longshore.dispatcher.cli.views import ContainerView, view
@@ -19,7 +19,7 @@ def chosen_container(
     """Return the id of one container of a job.
 
     Without `task`, `index` and `instance` that is its only one; of those that were on one instance
-    it is the last. Raises `Failure` when several or none are meant, with how to choose.
+    it is the last. Raises `CommandFailure` when several or none are meant, with how to choose.
     """
     job = view(client.get(job_path(job_id)), JobView)
     if job.is_template:
@@ -104,7 +104,7 @@ def _there(client: Client, job: JobView, instance: str | None) -> str:
             f"Choose one with --instance: {', '.join(names[:NAMES_SHOWN])}{more}",
         )
     where = "" if instance is None else f" on {instance}"
-    raise Failure(
+    raise CommandFailure(
         f"nothing of {job.id} has run{where}",
         remedy=f"See 'longshore ps --job {job.id}' for where it has, or will",
     )
@@ -118,12 +118,12 @@ def _found(client: Client, job_id: str, query: Query) -> str:
     items = [view(each, ContainerView) for each in client.pages("/v1/containers", query, 2)]
     if len(items) != 1:
         how_many = "several containers are" if items else "no container is"
-        raise Failure(
+        raise CommandFailure(
             f"{how_many} the one of {job_id} that is meant",
             remedy=f"See 'longshore ps --job {job_id}' for their ids",
         )
     return items[0].id
 
 
-def _misfit(sentence: str, remedy: str) -> Failure:
-    return Failure(sentence, remedy=remedy, exit_code=USAGE)
+def _misfit(sentence: str, remedy: str) -> CommandFailure:
+    return CommandFailure(sentence, remedy=remedy, exit_code=USAGE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from longshore.dispatcher.cli import output
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.job_views import JobView
 
 _GOES_ON = {
@@ -89,11 +89,11 @@ def why_endless(seen: JobView) -> str:
 
 
 def refuse_endless(body: object, option: str) -> None:
-    """Raise `Failure` if a job that is to be submitted is one that `option` would wait for for
-    ever."""
+    """Raise `CommandFailure` if a job that is to be submitted is one that `option` would wait for
+    for ever."""
     kind = _endless(body) if isinstance(body, Mapping) else ""
     if kind:
-        raise Failure(
+        raise CommandFailure(
             f"{option} would never end: {_GOES_ON[kind]}",
             remedy=_REMEDIES[kind].format(option),
             exit_code=USAGE,

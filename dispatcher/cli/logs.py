@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.failure import INTERRUPTED, Failure
+from longshore.dispatcher.cli.failure import INTERRUPTED, CommandFailure
 from longshore.dispatcher.cli.feed import shut_down
 from longshore.dispatcher.cli.job_elements import chosen_container
 from longshore.dispatcher.cli.options import WholeNumber, server_command
@@ -107,11 +107,11 @@ def logs(
     except KeyboardInterrupt:
         if seen is None or not seen.final:
             raise goes_on([container_id]) from None
-        raise Failure(
+        raise CommandFailure(
             f"interrupted; the log of {container_id} goes on", exit_code=INTERRUPTED
         ) from None
     if missing := shortage(seen, received):
-        raise Failure(missing)
+        raise CommandFailure(missing)
     if not any(received.values()) and (why := never_started(seen)):
         # Nothing of the container's is on stderr, which would be its own byte for byte.
         say(why)
@@ -155,7 +155,7 @@ class LogTrouble:
             return
         try:
             self.note(look(self._client, self._id))
-        except Failure as failure:
+        except CommandFailure as failure:
             # Whoever reads the log goes on as well, and says so when the server stays away.
             if not failure.passing:
                 raise
@@ -215,7 +215,7 @@ def copy_logs(
     """Copy streams to ours until they end, one alone to stdout; return the bytes of each.
 
     While nothing comes, `quiet` is called every few seconds with whether anything came before. A
-    terminal obeys what it is sent only if it is `raw`. Raises `Failure`.
+    terminal obeys what it is sent only if it is `raw`. Raises `CommandFailure`.
     """
     sinks = _sinks(streams, raw=raw)
     try:
@@ -281,7 +281,7 @@ class Tail:
     def bytes_to_the_end(self) -> Iterator[bytes]:
         """Yield everything until the container has ended and all was read, or `stop`.
 
-        Raises `Failure` when there never was contact, or none for `PATIENCE_S`.
+        Raises `CommandFailure` when there never was contact, or none for `PATIENCE_S`.
         """
         last_contact: float | None = None
         while not self._stopped.is_set():
@@ -289,7 +289,7 @@ class Tail:
                 self._look()
                 last_contact = time.monotonic()
                 yield from self._read(follow=True)
-            except Failure as failure:
+            except CommandFailure as failure:
                 if last_contact is None or not failure.passing:
                     raise
                 if time.monotonic() - last_contact > PATIENCE_S:
@@ -342,7 +342,9 @@ class Tails:
 
     def __init__(self, tails: Sequence[Tail]) -> None:
         self._tails = tails
-        self._queue: queue.Queue[tuple[str, bytes | Failure | None]] = queue.Queue(CHUNKS_QUEUED)
+        self._queue: queue.Queue[tuple[str, bytes | CommandFailure | None]] = queue.Queue(
+            CHUNKS_QUEUED
+        )
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(tail,), name=tail.stream, daemon=True)
@@ -365,7 +367,7 @@ class Tails:
     def chunks(self, silence_s: float) -> Iterator[tuple[str, bytes]]:
         """Yield (stream, bytes) as they come, and no bytes after each `silence_s` of silence.
 
-        Raises the first `Failure` of any stream.
+        Raises the first `CommandFailure` of any stream.
         """
         left = len(self._threads)
         while left:
@@ -375,7 +377,7 @@ class Tails:
                 yield "", b""
                 continue
             match content:
-                case Failure():
+                case CommandFailure():
                     raise content
                 case None:
                     left -= 1
@@ -387,10 +389,10 @@ class Tails:
             for chunk in tail.bytes_to_the_end():
                 self._put((tail.stream, chunk))
             self._put((tail.stream, None))
-        except Failure as failure:
+        except CommandFailure as failure:
             self._put((tail.stream, failure))
 
-    def _put(self, item: tuple[str, bytes | Failure | None]) -> None:
+    def _put(self, item: tuple[str, bytes | CommandFailure | None]) -> None:
         while not self._stopped.is_set():
             try:
                 self._queue.put(item, timeout=0.5)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from longshore.dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, Failure
+from longshore.dispatcher.cli.failure import FAILED, INTERRUPTED, USAGE, CommandFailure
 from longshore.dispatcher.cli.options import PlainGroup
 from longshore.dispatcher.cli.output import safe, say
 
@@ -107,12 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:
-    """Raise `Failure` for an argument that cannot be sent: JSON and all after it is UTF-8."""
+    """Raise `CommandFailure` for an argument that cannot be sent: JSON is UTF-8."""
     for number, argument in enumerate(arguments, 1):
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise Failure(
+            raise CommandFailure(
                 f"argument {number} is not UTF-8: {os.fsencode(argument)!r}",
                 remedy="Put such names into a file on the instance, or into a script",
                 exit_code=USAGE,
@@ -121,7 +121,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
 
 def _explained(error: Exception) -> int:
     match error:
-        case Failure():
+        case CommandFailure():
             for line in error.lines():
                 click.echo(line, err=True)
             return error.exit_code

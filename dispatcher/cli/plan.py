@@ -11,7 +11,7 @@ import msgspec
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
 from longshore.dispatcher.cli.options import json_option, server_command
@@ -97,7 +97,7 @@ def plan(*, client: Client, file: str, job_id: str, all_steps: bool, as_json: bo
     path = "/v1/jobs/plan" + (f"?{urlencode([('job', job_id)])}" if job_id else "")
     try:
         answer = client.send("POST", path, body)
-    except Failure as failure:
+    except CommandFailure as failure:
         raise located(failure, sources) from failure
     if as_json:
         output.print_json(answer)

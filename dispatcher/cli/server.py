@@ -7,7 +7,7 @@ from importlib import metadata
 import click
 
 from longshore.dispatcher.cli.configuration import config_failure, load
-from longshore.dispatcher.cli.failure import FAILED, USAGE, Failure
+from longshore.dispatcher.cli.failure import FAILED, USAGE, CommandFailure
 from longshore.dispatcher.cli.options import config_option, json_option
 from longshore.dispatcher.cli.output import print_json
 from longshore.drivers.errors import ConfigError, LongshoreError
@@ -32,11 +32,11 @@ def serve(*, config_path: str | None, accept_new_store: bool) -> int:
     try:
         return serve_until_told(loaded, accept_new_store=accept_new_store)
     except StoreIsAnother as error:
-        raise Failure(str(error), exit_code=USAGE) from error
+        raise CommandFailure(str(error), exit_code=USAGE) from error
     except ConfigError as error:
         raise config_failure(error) from error
     except (LongshoreError, OSError) as error:
-        raise Failure(f"the server cannot run: {error}", exit_code=FAILED) from error
+        raise CommandFailure(f"the server cannot run: {error}", exit_code=FAILED) from error
 
 
 @click.command()

@@ -69,7 +69,7 @@ class Span(click.ParamType[float]):
         return int(length_s) if length_s == math.floor(length_s) else length_s
 
 
-class Moment(click.ParamType[str]):
+class MomentParam(click.ParamType[str]):
     """A moment; it becomes RFC 3339 in UTC."""
 
     name = "moment"

@@ -8,7 +8,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.job_views import awaited_view
 from longshore.dispatcher.cli.options import (
     PRIORITY_MAX,
@@ -102,7 +102,7 @@ def release(*, client: Client, job_ids: tuple[str, ...]) -> int:
 def _set_held(client: Client, job_ids: Sequence[str], *, held: bool) -> int:
     for each in job_ids:
         if not is_job(each):
-            raise Failure(
+            raise CommandFailure(
                 f"{each} is not a job's id, and only jobs are held and released",
                 remedy="Hold a container back with 'longshore priority ID 0'",
                 exit_code=USAGE,
@@ -121,7 +121,7 @@ def _each(identifiers: Sequence[str], act: Callable[[str], str]) -> int:
     for identifier in dict.fromkeys(identifiers):
         try:
             done = act(identifier)
-        except Failure as failure:
+        except CommandFailure as failure:
             if not 400 <= failure.status < 500 or failure.status in {401, 403}:
                 raise
             # One that has ended already must not keep the others alive.

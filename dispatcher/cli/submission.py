@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from longshore.dispatcher.cli.failure import USAGE, Failure
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.file_lines import Source
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -21,7 +21,7 @@ _ONLY_OF_JOBS = frozenset({"tasks", "type", "periodic", "parameterized"})
 def pairs(option: str, values: Iterable[str], *, from_environment: bool = False) -> dict[str, str]:
     """Return NAME=VALUE arguments as a mapping; a bare NAME takes its value from our environment.
 
-    Raises `Failure` for an argument that is neither.
+    Raises `CommandFailure` for an argument that is neither.
     """
     mapping: dict[str, str] = {}
     for value in values:
@@ -30,7 +30,7 @@ def pairs(option: str, values: Iterable[str], *, from_environment: bool = False)
             sign, content = "=", os.environ[name]
         if not name or not sign:
             wanted = "NAME=VALUE, or the NAME of a variable that is set" if from_environment else ""
-            raise Failure(
+            raise CommandFailure(
                 f"{option} {value!r} is not {wanted or 'KEY=VALUE'}",
                 remedy=f"Write for example {option} {name or 'NAME'}=something",
                 exit_code=USAGE,
@@ -40,17 +40,17 @@ def pairs(option: str, values: Iterable[str], *, from_environment: bool = False)
 
 
 def _sendable(where: str, text: str) -> str:
-    """Return `text`; raises `Failure` for a variable of ours that JSON cannot hold."""
+    """Return `text`; raises `CommandFailure` for a variable of ours that JSON cannot hold."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         remedy = "Leave it out, or set it in a script"
-        raise Failure(f"{where} is not UTF-8", remedy=remedy, exit_code=USAGE) from error
+        raise CommandFailure(f"{where} is not UTF-8", remedy=remedy, exit_code=USAGE) from error
     return text
 
 
 def amounts(option: str, values: Iterable[str]) -> dict[str, int]:
-    """Return NAME=N arguments as a mapping; raises `Failure` for one that is something else."""
+    """Return NAME=N arguments as a mapping; raises `CommandFailure` for anything else."""
     return {
         name: _whole(option, text, f"{option} {name}=1")
         for name, text in pairs(option, values).items()
@@ -60,13 +60,13 @@ def amounts(option: str, values: Iterable[str]) -> dict[str, int]:
 def gpus(text: str) -> object:
     """Return what "N[,model=MODEL][,memory=SIZE]" asks for, as JSON; sizes are left as they are.
 
-    Raises `Failure` for anything else.
+    Raises `CommandFailure` for anything else.
     """
     count, *details = text.split(",")
     wanted: dict[str, object] = {"count": _whole("--gpus", count, "--gpus 2")}
     for name, value in pairs("--gpus", details).items():
         if name not in ("model", "memory") or not value:
-            raise Failure(
+            raise CommandFailure(
                 f"--gpus {text!r} has {name!r}, which is not model=MODEL or memory=SIZE",
                 remedy="Write for example --gpus 2,model=a100,memory=40GiB",
                 exit_code=USAGE,
@@ -77,7 +77,7 @@ def gpus(text: str) -> object:
 
 def _whole(option: str, text: str, example: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
-        raise Failure(
+        raise CommandFailure(
             f"{option} must be a whole number from 0 on, and {text!r} is not",
             remedy=f"Write for example {example}",
             exit_code=USAGE,
@@ -86,14 +86,16 @@ def _whole(option: str, text: str, example: str) -> int:
 
 
 def read_files(paths: Sequence[str]) -> object:
-    """Return what the files ask for, as `content` tells it; raises `Failure`."""
+    """Return what the files ask for, as `content` tells it; raises `CommandFailure`."""
     return content(read_sources(paths))
 
 
 def read_sources(paths: Sequence[str]) -> list[Source]:
-    """Return files as text; `-` is stdin. Raises `Failure` for what cannot be read."""
+    """Return files as text; `-` is stdin. Raises `CommandFailure` for what cannot be read."""
     if paths.count("-") > 1:
-        raise Failure("'-f -' is given twice", remedy="Stdin can be read once", exit_code=USAGE)
+        raise CommandFailure(
+            "'-f -' is given twice", remedy="Stdin can be read once", exit_code=USAGE
+        )
     names = [(path, "stdin" if path == "-" else path) for path in paths]
     return [Source(name=name, path=path, text=_text(path, name)) for path, name in names]
 
@@ -101,8 +103,8 @@ def read_sources(paths: Sequence[str]) -> list[Source]:
 def content(sources: Sequence[Source]) -> object:
     """Return what files ask for: one object, or the list of all objects in all of them.
 
-    A file holds an object or a list, as JSON or YAML. Raises `Failure` for what cannot be read,
-    and for a job that is not alone: several cannot be submitted all or nothing.
+    A file holds an object or a list, as JSON or YAML. Raises `CommandFailure` for what cannot be
+    read, and for a job that is not alone: several cannot be submitted all or nothing.
     """
     documents: list[object] = []
     for source in sources:
@@ -119,7 +121,7 @@ def content(sources: Sequence[Source]) -> object:
             items += document if isinstance(document, list) else [document]
     for number, item in enumerate(items, 1):
         if is_job_body(item):
-            raise Failure(
+            raise CommandFailure(
                 f"number {number} of {len(items)} is a job, and a job is submitted alone",
                 remedy="Give one file with one object that has tasks",
                 exit_code=USAGE,
@@ -194,7 +196,7 @@ def _yaml_documents(text: str, name: str) -> list[object]:
         if not error.problems[0].duplicate:
             found = error.problems[0]
             raise _unreadable(f"{name}{found.place}", f"not YAML: {found.what}") from error
-        raise Failure(
+        raise CommandFailure(
             f"{name} says something twice",
             exit_code=USAGE,
             problems=[(f"{name}{each.place}", each.what) for each in error.problems],
@@ -222,8 +224,8 @@ def _key(key: object) -> str:
     return key if isinstance(key, str) else json.dumps(key, default=str)
 
 
-def _unreadable(name: str, why: str) -> Failure:
-    return Failure(
+def _unreadable(name: str, why: str) -> CommandFailure:
+    return CommandFailure(
         f"cannot read {name}: {why}",
         remedy="It must hold one job, one container or a list of containers, as YAML or JSON",
         exit_code=USAGE,

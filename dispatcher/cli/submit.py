@@ -9,7 +9,7 @@ import click
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.described import container_options, described_body
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import Source, located
 from longshore.dispatcher.cli.job_elements import only_container
 from longshore.dispatcher.cli.job_terms import refuse_endless
@@ -108,7 +108,7 @@ def send(
     path = "/v1/jobs" if job else "/v1/containers"
     try:
         answer = client.send("POST", path, body, idempotency_key=idempotency_key)
-    except Failure as failure:
+    except CommandFailure as failure:
         raise located(failure, sources) from failure
     created = created_items(answer)
     kind: type[Awaited] = JobView if job else ContainerView
@@ -160,7 +160,7 @@ class FirstLooks:
             return
         try:
             seen = look(self._client, self._id)
-        except Failure as failure:
+        except CommandFailure as failure:
             if not failure.passing:
                 raise
             # Whoever reads the log goes on as well, and says so when the server stays away.
@@ -192,7 +192,7 @@ def follow_output(client: Client, created: Awaited) -> dict[str, int]:
         return copy_logs(client, container_id, BOTH_STREAMS, follow=True, quiet=quiet)
     except KeyboardInterrupt:
         raise goes_on([created.id]) from None
-    except Failure as failure:
+    except CommandFailure as failure:
         output.say(f"{failure.sentence}; waiting for {named([created.id])}")
         return {}
 

@@ -6,7 +6,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
 from longshore.dispatcher.cli.job_views import JobView
@@ -32,7 +32,7 @@ def update(*, client: Client, identifier: str, file: str, as_json: bool) -> None
     before = view(client.get(job_path(identifier)), JobView)
     try:
         answer = client.send("PUT", job_path(identifier), body)
-    except Failure as failure:
+    except CommandFailure as failure:
         raise located(failure, sources) from failure
     after = view(answer, JobView)
     if as_json:

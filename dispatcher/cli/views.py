@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.output import moment
 
 FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -251,7 +251,7 @@ class BehaviorNoteView(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
-class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
+class ShownInstance(msgspec.Struct, frozen=True, kw_only=True):
     """An instance as the server answers it, or as far as an event tells of it."""
 
     id: str
@@ -280,7 +280,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
 class InstancesView(msgspec.Struct, frozen=True, kw_only=True):
     """Instances; there may be others if the listing that they come from is not `complete`."""
 
-    items: tuple[InstanceView, ...] = ()
+    items: tuple[ShownInstance, ...] = ()
     complete: bool = True
     listed_at: datetime | None = None
     next_cursor: str | None = None
@@ -351,7 +351,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[str, ...] = ()
 
 
-class StrayView(msgspec.Struct, frozen=True, kw_only=True):
+class ShownStray(msgspec.Struct, frozen=True, kw_only=True):
     """A process of another store's that runs on an instance, and is kept."""
 
     instance: str
@@ -365,15 +365,15 @@ class StrayView(msgspec.Struct, frozen=True, kw_only=True):
 class StraysView(msgspec.Struct, frozen=True, kw_only=True):
     """Strays that are kept."""
 
-    items: tuple[StrayView, ...]
+    items: tuple[ShownStray, ...]
 
 
 def view(data: Mapping[str, object], kind: type[View]) -> View:
-    """Return `data` as a view; raises `Failure` when the server speaks another dialect."""
+    """Return `data` as a view; raises `CommandFailure` when the server speaks another dialect."""
     try:
         return msgspec.convert(data, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Failure(
+        raise CommandFailure(
             f"cannot read what the server says ({error})",
             remedy="Its version differs from this command's: update the older one",
         ) from error

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import Client, Json
-from longshore.dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, Failure
+from longshore.dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, CommandFailure
 from longshore.dispatcher.cli.job_terms import why_endless
 from longshore.dispatcher.cli.job_views import Awaited, JobView
 from longshore.dispatcher.cli.progress import progress_for
 from longshore.dispatcher.cli.references import what_goes_on
-from longshore.dispatcher.cli.watching import Watch
+from longshore.dispatcher.cli.watching import Watcher
 
 
 def await_ended(
@@ -19,7 +19,8 @@ def await_ended(
 ) -> tuple[list[Awaited], list[Json]]:
     """Wait until containers and jobs have ended; return them as views and as JSON, in their order.
 
-    Raises `Failure`: exit code 124 when `timeout_s` passes (None: never), 130 when interrupted.
+    Raises `CommandFailure`: exit code 124 when `timeout_s` passes (None: never), 130 when
+    interrupted.
     """
     progress = progress_for(identifiers)
     told: set[str] = set()
@@ -31,7 +32,7 @@ def await_ended(
             if why := why_endless(seen):
                 output.say(f"waiting for {seen.id} until it is cancelled: {why}")
 
-    watch = Watch(client, identifiers, changed=changed, say=progress.say)
+    watch = Watcher(client, identifiers, changed=changed, say=progress.say)
     try:
         with progress.shown():
             ended = watch.run(timeout_s)
@@ -39,7 +40,7 @@ def await_ended(
         raise goes_on(identifiers) from None
     if not ended:
         waited_for = [each for each in watch.ids if not watch.views[each].final]
-        raise Failure(
+        raise CommandFailure(
             f"not ended within {timeout_s:g} s: {named(waited_for)}",
             remedy="They go on" if len(waited_for) > 1 else "It goes on",
             exit_code=TIMED_OUT,
@@ -47,10 +48,10 @@ def await_ended(
     return [watch.views[each] for each in watch.ids], [watch.raw[each] for each in watch.ids]
 
 
-def goes_on(identifiers: Sequence[str]) -> Failure:
+def goes_on(identifiers: Sequence[str]) -> CommandFailure:
     """Return what is said after Ctrl-C: waiting ends, what was waited for does not."""
     first = identifiers[0]
-    return Failure(
+    return CommandFailure(
         f"interrupted; {what_goes_on(identifiers)} ({named(identifiers)})",
         remedy=f"See 'longshore wait {first}', end with 'longshore cancel {first}'",
         exit_code=INTERRUPTED,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longshore.dispatcher.cli.client import Client, Json
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
 from longshore.dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
 from longshore.dispatcher.cli.references import path_of
@@ -19,7 +19,7 @@ GLANCE_CONTAINERS = 20
 PATIENCE_S = 600.0
 
 
-class Watch:
+class Watcher:
     """Follows containers and jobs until all have ended; `raw` and `views` hold what is known.
 
     `changed` is called for every change a person may want to see, `say` with a sentence about the
@@ -50,7 +50,7 @@ class Watch:
     def run(self, timeout_s: float | None) -> bool:
         """Return when all have ended, or False after `timeout_s` (None: no limit).
 
-        Raises `Failure` when one does not exist or the server stays away.
+        Raises `CommandFailure` when one does not exist or the server stays away.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for identifier in self.ids:
@@ -123,7 +123,7 @@ class Watch:
         for identifier in identifiers:
             try:
                 self._ask(identifier)
-            except Failure as failure:
+            except CommandFailure as failure:
                 if not failure.passing or time.monotonic() - self._last_contact > PATIENCE_S:
                     raise
                 return

@@ -27,7 +27,7 @@ from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool import probing, signals
 from longshore.pool.charging import clamped
-from longshore.pool.holds import CallHold, CreateBlock, CreateBlockKind
+from longshore.pool.holds import CreateBlock, CreateBlockKind, CreateHold
 from longshore.pool.model import Worker
 
 
@@ -91,7 +91,7 @@ class Waiting:
     position: Position | None
     types: Sequence[TypeFeasibility]
     instances: NodeSummary
-    holds: Sequence[CallHold]
+    holds: Sequence[CreateHold]
     limits: Sequence[LimitUsage]
     claim: Claim | None
     estimate: Estimate

@@ -56,7 +56,7 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 
 
-class Plan(Protocol):
+class PlanJob(Protocol):
     """Begins a plan of a job as of a moment, as `dispatcher.desk.job_planning.planning` does."""
 
     def __call__(
@@ -69,7 +69,7 @@ class Plan(Protocol):
 class JobService:
     """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
 
-    `plan` begins to tell what would come of a job at a moment, and changes nothing: see `Plan`.
+    `plan` begins to tell what would come of a job at a moment, and changes nothing: see `PlanJob`.
     `ending` returns one that has ended, until its end is committed.
     """
 
@@ -81,7 +81,7 @@ class JobService:
         ledger: ContainerTable,
         now: Callable[[], float],
         new_id: Callable[[], str],
-        plan: Plan,
+        plan: PlanJob,
         ending: Callable[[str], Job | None],
     ) -> None:
         self._intake = intake

@@ -11,7 +11,7 @@ from longshore.dispatcher.domain.containers import ContainerState, Dependency
 from longshore.dispatcher.domain.jobs import Job, JobState, Tally, element_node
 from longshore.dispatcher.domain.queries import Awaited
 from longshore.dispatcher.store import job_codec
-from longshore.dispatcher.store.job_reader import Count, count
+from longshore.dispatcher.store.job_reader import StoredCounts, count
 from longshore.dispatcher.store.tables import containers, job_tasks, jobs
 
 _CHUNK = 10_000
@@ -34,7 +34,7 @@ class _Job:
 def fetch_awaited(
     connection: Connection,
     dependencies: Iterable[Dependency],
-    counts: Mapping[str, Count] | None = None,
+    counts: Mapping[str, StoredCounts] | None = None,
 ) -> dict[str, Awaited]:
     """Return what is known of each `of`, without those that there are not.
 
@@ -77,7 +77,7 @@ def _containers(connection: Connection, ids: Sequence[str]) -> Iterator[Awaited]
 
 
 def _jobs(
-    connection: Connection, ids: Sequence[str], counts: Mapping[str, Count]
+    connection: Connection, ids: Sequence[str], counts: Mapping[str, StoredCounts]
 ) -> dict[str, _Job]:
     found = {}
     for chunk in _chunks(ids):
@@ -92,7 +92,7 @@ def _jobs(
                 saved = job_codec.decode_tallies(row.tallies)
                 tallies = dict(zip(sizes[job.id], saved, strict=True))
             else:
-                tallies = counted.get(job.id, Count()).tallies
+                tallies = counted.get(job.id, StoredCounts()).tallies
             found[job.id] = _Job(job=job, sizes=sizes[job.id], tallies=tallies)
     return found
 

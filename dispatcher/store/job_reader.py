@@ -20,7 +20,7 @@ UNFINISHED = [state.value for state in JobState if not state.final]
 
 
 @dataclass(slots=True, kw_only=True)
-class Count:
+class StoredCounts:
     """How a job's containers are: by task, and the highest exit code of failed ones."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -49,13 +49,13 @@ def fetch_unfinished(connection: Connection) -> list[Job]:
     counts = count(connection, select(jobs.c.id).where(unfinished))
     found = []
     for job in _fetch(connection, unfinished):
-        counted = counts.get(job.id, Count())
+        counted = counts.get(job.id, StoredCounts())
         tallies = tuple(counted.tallies.get(task.name, Tally()) for task in job.tasks)
         found.append(replace(job, tallies=tallies, exit_code=counted.exit_code))
     return found
 
 
-def count(connection: Connection, of: Select[str] | Sequence[str]) -> dict[str, Count]:
+def count(connection: Connection, of: Select[str] | Sequence[str]) -> dict[str, StoredCounts]:
     """Return how the containers of some jobs are, by the job's id."""
     query = (
         select(
@@ -69,9 +69,9 @@ def count(connection: Connection, of: Select[str] | Sequence[str]) -> dict[str, 
         .group_by(containers.c.job_id, containers.c.task, containers.c.state)
         .order_by(containers.c.job_id, containers.c.task, containers.c.state)
     )
-    counts: dict[str, Count] = {}
+    counts: dict[str, StoredCounts] = {}
     for row in connection.execute(query):
-        counted = counts.setdefault(row.job_id, Count())
+        counted = counts.setdefault(row.job_id, StoredCounts())
         state = ContainerState(row.state)
         tally = counted.tallies.get(row.task, Tally())
         counted.tallies[row.task] = tally.moved(None, state, row.number)

@@ -33,7 +33,7 @@ from longshore.dispatcher.store import codec, idempotency, job_reader
 from longshore.dispatcher.store.awaited import fetch_awaited
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.gone import fetch_gone
-from longshore.dispatcher.store.job_reader import Count, Specs
+from longshore.dispatcher.store.job_reader import Specs, StoredCounts
 from longshore.dispatcher.store.paging import page_of
 from longshore.dispatcher.store.questions import container_queries, job_queries
 from longshore.dispatcher.store.tables import attempts, containers, instances, jobs, launches
@@ -198,7 +198,7 @@ def _ended(
     specs = {id(container.spec): container.spec for container in unfinished}
     waits = dict.fromkeys(each for spec in specs.values() for each in spec.after)
     counts = {
-        job.id: Count(
+        job.id: StoredCounts(
             tallies={task.name: tally for task, tally in zip(job.tasks, job.tallies, strict=True)}
         )
         for job in living

@@ -60,7 +60,7 @@ class Meaning(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class ApiFault:
     """The meaning of an error code; `scope` is that of a shortage or a limit.
 
     `elsewhere` says that another subnet or zone may do what this one refused. `remedy` is "" where
@@ -82,40 +82,40 @@ class Judgement:
     elsewhere: bool = False
 
 
-_THROTTLED = Fault(meaning=Meaning.RATE_LIMIT)
-_SHORT = Fault(meaning=Meaning.CAPACITY, elsewhere=True)
-_REFUSED = Fault(meaning=Meaning.AUTH, remedy="check the credentials of driver.parameters")
-_UNSIGNED = Fault(
+_THROTTLED = ApiFault(meaning=Meaning.RATE_LIMIT)
+_SHORT = ApiFault(meaning=Meaning.CAPACITY, elsewhere=True)
+_REFUSED = ApiFault(meaning=Meaning.AUTH, remedy="check the credentials of driver.parameters")
+_UNSIGNED = ApiFault(
     meaning=Meaning.AUTH,
     remedy="check the credentials of driver.parameters, and this machine's clock: a signature is"
     " valid for five minutes",
 )
-_EXPIRED = Fault(
+_EXPIRED = ApiFault(
     meaning=Meaning.AUTH, remedy="renew the credentials, and check this machine's clock"
 )
-_FORBIDDEN = Fault(
+_FORBIDDEN = ApiFault(
     meaning=Meaning.AUTH, remedy="allow the action in the IAM policy of these credentials"
 )
-_ACCOUNT = Fault(meaning=Meaning.AUTH, remedy="settle it with AWS, on the account's own pages")
-_TYPE_LIMIT = Fault(
+_ACCOUNT = ApiFault(meaning=Meaning.AUTH, remedy="settle it with AWS, on the account's own pages")
+_TYPE_LIMIT = ApiFault(
     meaning=Meaning.QUOTA, scope=ErrorScope.TYPE, remedy="ask AWS for a higher limit of this type"
 )
-_GROUP_LIMIT = Fault(
+_GROUP_LIMIT = ApiFault(
     meaning=Meaning.QUOTA, scope=ErrorScope.GROUP, remedy="ask AWS for a higher quota of vCPUs"
 )
-_ACCOUNT_LIMIT = Fault(
+_ACCOUNT_LIMIT = ApiFault(
     meaning=Meaning.QUOTA, scope=ErrorScope.ALL, remedy="ask AWS for a higher quota"
 )
-_NO_ADDRESS = Fault(
+_NO_ADDRESS = ApiFault(
     meaning=Meaning.QUOTA,
     scope=ErrorScope.ALL,
     elsewhere=True,
     remedy="add a larger subnet to driver.parameters.subnets",
 )
-_NO_INSTANCE = Fault(meaning=Meaning.NOT_FOUND)
-_DOUBT = Fault(meaning=Meaning.DOUBT)
+_NO_INSTANCE = ApiFault(meaning=Meaning.NOT_FOUND)
+_DOUBT = ApiFault(meaning=Meaning.DOUBT)
 
-TABLE: dict[str, Fault] = {
+TABLE: dict[str, ApiFault] = {
     "BandwidthLimitExceeded": _THROTTLED,
     "EC2ThrottledException": _THROTTLED,
     "LimitExceededException": _THROTTLED,
@@ -165,7 +165,7 @@ TABLE: dict[str, Fault] = {
     "AccessDenied": _FORBIDDEN,
     "AccessDeniedException": _FORBIDDEN,
     "UnauthorizedOperation": _FORBIDDEN,
-    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": Fault(
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": ApiFault(
         meaning=Meaning.AUTH,
         remedy="make the role once: aws iam create-service-linked-role"
         " --aws-service-name spot.amazonaws.com",
@@ -179,19 +179,19 @@ TABLE: dict[str, Fault] = {
     "InvalidInstanceID.NotFound": _NO_INSTANCE,
     # Its first use may have made an instance, with parameters that have changed since.
     "IdempotentParameterMismatch": _DOUBT,
-    "IdempotentInstanceTerminated": Fault(
+    "IdempotentInstanceTerminated": ApiFault(
         meaning=Meaning.OTHER, remedy="the instance of this token has ended; take another token"
     ),
-    "InvalidAMIID.Malformed": Fault(meaning=Meaning.OTHER, remedy="correct the image"),
-    "InvalidAMIID.NotFound": Fault(meaning=Meaning.OTHER, remedy="correct the image"),
-    "InvalidAMIID.Unavailable": Fault(meaning=Meaning.OTHER, remedy="correct the image"),
-    "InvalidGroup.NotFound": Fault(
+    "InvalidAMIID.Malformed": ApiFault(meaning=Meaning.OTHER, remedy="correct the image"),
+    "InvalidAMIID.NotFound": ApiFault(meaning=Meaning.OTHER, remedy="correct the image"),
+    "InvalidAMIID.Unavailable": ApiFault(meaning=Meaning.OTHER, remedy="correct the image"),
+    "InvalidGroup.NotFound": ApiFault(
         meaning=Meaning.OTHER, remedy="correct driver.parameters.security_groups"
     ),
-    "InvalidSubnetID.NotFound": Fault(
+    "InvalidSubnetID.NotFound": ApiFault(
         meaning=Meaning.OTHER, remedy="correct driver.parameters.subnets"
     ),
-    "VPCIdNotSpecified": Fault(
+    "VPCIdNotSpecified": ApiFault(
         meaning=Meaning.OTHER, remedy="the region has no default VPC: set driver.parameters.subnets"
     ),
 }
@@ -240,12 +240,12 @@ def _of_answer(failure: ClientError, call: str, changes: bool) -> Judgement:
     if fault is None:
         # A server that broke down in the middle of it may have done it.
         in_doubt = changes and (status >= 500 or not code)
-        fault = _DOUBT if in_doubt else Fault(meaning=Meaning.OTHER)
+        fault = _DOUBT if in_doubt else ApiFault(meaning=Meaning.OTHER)
     error = _error(fault, f"{said}; {fault.remedy}" if fault.remedy else said, failure)
     return Judgement(error=error, code=code, elsewhere=fault.elsewhere)
 
 
-def _error(fault: Fault, said: str, failure: ClientError) -> CloudError:
+def _error(fault: ApiFault, said: str, failure: ClientError) -> CloudError:
     error: CloudError
     match fault.meaning:
         case Meaning.RATE_LIMIT:

@@ -20,7 +20,7 @@ from longshore.drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
 from longshore.drivers.ec2.prices import PriceList, prices
 from longshore.drivers.ec2.requests import (
     LISTED_STATES,
-    Placement,
+    LaunchTarget,
     as_tags,
     image_of,
     listing_filters,
@@ -95,7 +95,7 @@ class Ec2InstanceSet:
             metadata_for_all=self._parameters.metadata_for_all,
         )
 
-        def launch(placement: Placement) -> Instance | CloudError:
+        def launch(placement: LaunchTarget) -> Instance | CloudError:
             return self._launch(
                 placement,
                 public_key,
@@ -213,7 +213,7 @@ class Ec2InstanceSet:
     # ---- creating ---------------------------------------------------------------------------
 
     def _launched(
-        self, token: str, launch: Callable[[Placement], Instance | CloudError]
+        self, token: str, launch: Callable[[LaunchTarget], Instance | CloudError]
     ) -> Instance:
         """Return what is there of a token, or what `launch` makes in the first place that can."""
         order = self._order(token)
@@ -222,7 +222,7 @@ class Ec2InstanceSet:
             if found is not None:
                 return found
             order = list(range(len(self._placements)))
-        refusals: list[tuple[Placement, CloudError]] = []
+        refusals: list[tuple[LaunchTarget, CloudError]] = []
         for number in order:
             placement = self._placements[number]
             self._remember(token, number)
@@ -256,7 +256,7 @@ class Ec2InstanceSet:
         return next(iter(self.instances({TOKEN_TAG: token})), None)
 
     def _launch(
-        self, placement: Placement, public_key: str, arguments: Any
+        self, placement: LaunchTarget, public_key: str, arguments: Any
     ) -> Instance | CloudError:
         """Return the new instance, or why another placement may be tried; raises the rest."""
         verdict = Judgement(error=CloudError("not tried"), code=MISSING)
@@ -334,7 +334,7 @@ def _described(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from reservation.get("Instances", [])
 
 
-def _summary(refusals: Sequence[tuple[Placement, CloudError]]) -> CloudError:
+def _summary(refusals: Sequence[tuple[LaunchTarget, CloudError]]) -> CloudError:
     """Return the refusal that reaches least far: where one placement lacks, another may have."""
     _, narrowest = min(refusals, key=lambda each: _reach(each[1]))
     return narrowest

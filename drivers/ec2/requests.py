@@ -25,7 +25,7 @@ _WILD = str.maketrans({"\\": "\\\\", "*": "\\*", "?": "\\?"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class LaunchTarget:
     """Where an instance is made: a subnet, a zone of the default VPC, or ("" both) anywhere."""
 
     subnet: str = ""
@@ -37,14 +37,14 @@ class Placement:
         return self.subnet or self.zone or "any zone"
 
 
-def placements(parameters: Ec2Parameters) -> tuple[Placement, ...]:
+def placements(parameters: Ec2Parameters) -> tuple[LaunchTarget, ...]:
     """Return where instances may be made, in the order in which it is tried; never empty."""
-    subnets = tuple(Placement(subnet=each) for each in parameters.subnets)
-    zones = tuple(Placement(zone=each) for each in parameters.zones)
-    return subnets or zones or (Placement(),)
+    subnets = tuple(LaunchTarget(subnet=each) for each in parameters.subnets)
+    zones = tuple(LaunchTarget(zone=each) for each in parameters.zones)
+    return subnets or zones or (LaunchTarget(),)
 
 
-def client_token(token: str, instance_type: InstanceType, placement: Placement) -> str:
+def client_token(token: str, instance_type: InstanceType, placement: LaunchTarget) -> str:
     """Return the token of one request: EC2 takes none again with other parameters."""
     market = "spot" if instance_type.preemptible else "on-demand"
     parts = (token, instance_type.provider_type, market, placement.subnet, placement.zone)
@@ -112,7 +112,7 @@ def uses_instance_store(parameters: Ec2Parameters, instance_type: InstanceType) 
 def run_arguments(
     parameters: Ec2Parameters,
     instance_type: InstanceType,
-    placement: Placement,
+    placement: LaunchTarget,
     *,
     image: str,
     tags: Mapping[str, str],
@@ -187,7 +187,7 @@ def _tag_specifications(
     return [{"ResourceType": kind, "Tags": all_tags} for kind in kinds]
 
 
-def _network(parameters: Ec2Parameters, placement: Placement) -> dict[str, Any]:
+def _network(parameters: Ec2Parameters, placement: LaunchTarget) -> dict[str, Any]:
     """Return where the instance is and what protects it.
 
     Without subnets it is in the default VPC, whose subnets give public addresses of themselves.

@@ -27,7 +27,7 @@ _REVEALING = re.compile(r"user_?-?data|startup-script|metadata", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ApiFailure:
     """What an exception of Libcloud's tells: a status of HTTP (0: none), a code, a text, a wait."""
 
     status: int
@@ -42,9 +42,9 @@ class _Row:
 
     statuses: frozenset[int] = frozenset()
     words: re.Pattern[str] = re.compile("")
-    make: Callable[[str, Failure], CloudError]
+    make: Callable[[str, ApiFailure], CloudError]
 
-    def fits(self, failure: Failure) -> bool:
+    def fits(self, failure: ApiFailure) -> bool:
         told = f"{failure.code} {failure.text}"
         return (not self.statuses or failure.status in self.statuses) and bool(
             self.words.search(told)
@@ -55,7 +55,7 @@ def _words(*alternatives: str) -> re.Pattern[str]:
     return re.compile("|".join(alternatives), re.IGNORECASE)
 
 
-def _rate_limit(message: str, failure: Failure) -> CloudError:
+def _rate_limit(message: str, failure: ApiFailure) -> CloudError:
     return RateLimitError(message, retry_after_s=failure.retry_after_s)
 
 
@@ -95,7 +95,7 @@ _TABLE = (
 )
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> ApiFailure:
     """Return what an exception tells, without what it must not: user data holds a secret."""
     retry_after_s: float | None = None
     status, code = 0, ""
@@ -112,7 +112,7 @@ def failure_of(error: BaseException) -> Failure:
             code = str(getattr(error, "code", None) or "")
         case _:
             status = 0
-    return Failure(status=status, code=code, text=_text(error), retry_after_s=retry_after_s)
+    return ApiFailure(status=status, code=code, text=_text(error), retry_after_s=retry_after_s)
 
 
 def fault_of(error: Exception, *, doing: str, of_instance: bool = False) -> CloudError:

@@ -44,7 +44,7 @@ class Wake:
         os.close(self._descriptor)
 
 
-class Command:
+class SshCommand:
     """A command of one exec request, as a real subprocess in its own session.
 
     As with a real sshd, its exit status is sent the moment it ends, and the channel stays open

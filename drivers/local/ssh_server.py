@@ -29,7 +29,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from longshore.drivers.local.ssh_command import Command, Wake
+from longshore.drivers.local.ssh_command import SshCommand, Wake
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class SshServer:
         self._lock = threading.Lock()
         self._closing = False
         self._connections: list[_Connection] = []
-        self._commands: list[Command] = []
+        self._commands: list[SshCommand] = []
         self._thread: threading.Thread | None = None
         self._wake = Wake()
         self._complaints = _Complaints()
@@ -162,7 +162,7 @@ class SshServer:
 
     def run(self, channel: paramiko.Channel, command: bytes) -> None:
         """Start a command on a channel; meant for this module's own connections."""
-        new = Command(
+        new = SshCommand(
             channel, command, environment=dict(self._environment), directory=self._directory
         )
         with self._lock:

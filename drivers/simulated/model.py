@@ -107,7 +107,7 @@ class Creation:
 
 
 @dataclass(slots=True, kw_only=True)
-class Limits:
+class CloudLimits:
     """What the account and the cloud allow now; whoever runs the cloud may change it at any time.
 
     `quota` counts all instances (0: no limit), `group_quotas` those of one quota group and market
@@ -150,7 +150,7 @@ class CloudModel:
     ) -> None:
         self.parameters = parameters
         self.faults: SimulatedFaults = parameters.faults
-        self.limits = Limits(
+        self.limits = CloudLimits(
             quota=parameters.quota,
             group_quotas=dict(parameters.group_quotas),
             capacity=dict(parameters.capacity),

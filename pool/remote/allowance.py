@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Allowance:
+class MessageAllowance:
     """An amount that grows with time up to a most, and that can be overdrawn."""
 
     def __init__(self, *, most: float, per_second: float) -> None:

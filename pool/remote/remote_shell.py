@@ -28,7 +28,7 @@ _SAFE_PIECE: Final = re.compile(r"(?:\\0[0-7]{3}|[^\\]){1,200}")
 _SAID_BYTES: Final = 1024
 
 
-class Stream(Protocol):
+class ShellStream(Protocol):
     """The bytes of a command on the far side (`pool.ssh_channel.SshChannel`)."""
 
     def read(self, timeout_s: float | None) -> bytes | None:
@@ -104,7 +104,7 @@ class AnswerStream:
     A `read` raises `CommandFailed` where the script never begins.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: ShellStream) -> None:
         self._stream = stream
         self._noise: bytearray | None = bytearray()
 

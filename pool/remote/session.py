@@ -24,9 +24,9 @@ import structlog
 
 from longshore.drivers.errors import CommandFailed, Unreachable
 from longshore.pool.lease import LeaseTerms
-from longshore.pool.remote.allowance import Allowance
-from longshore.pool.remote.remote_shell import Stream
-from longshore.pool.remote.session_requests import OnReply, Outbox, RequestFailed, RequestTable
+from longshore.pool.remote.allowance import MessageAllowance
+from longshore.pool.remote.remote_shell import ShellStream
+from longshore.pool.remote.session_requests import OnReply, RequestFailed, RequestTable, SendQueue
 from longshore.pool.remote.ssh_watchdog import WATCHDOG, small_stack
 from longshore.pool.remote.wire import (
     MAX_LINE_BYTES,
@@ -107,7 +107,9 @@ class SessionListener(Protocol):
 class Session:
     """An attached session; its methods may be called from any thread and never wait for a send."""
 
-    def __init__(self, stream: Stream, cut: Callable[[], None], settings: SessionSettings) -> None:
+    def __init__(
+        self, stream: ShellStream, cut: Callable[[], None], settings: SessionSettings
+    ) -> None:
         """Begin with nothing said yet; use `attach` instead."""
         self.hello: Hello
         self._stream = stream
@@ -116,22 +118,24 @@ class Session:
         self._splitter = LineSplitter()
         self._early: list[bytes] = []
         self._listener: SessionListener
-        self._outbox = Outbox()
+        self._outbox = SendQueue()
         self._requests = RequestTable(self._outbox, timeout_s=settings.request_timeout_s)
         self._numbers = itertools.count(1)
         self._closing = False
         self._late = False
         self._delivering = True
         self._over = threading.Event()
-        self._lines = Allowance(most=_LINES_AT_ONCE, per_second=_LINES_PER_SECOND)
+        self._lines = MessageAllowance(most=_LINES_AT_ONCE, per_second=_LINES_PER_SECOND)
         signs = max(_LEAST_SIGNS_PER_SECOND, _SIGNS_PER_INTERVAL / settings.heartbeat_interval_s)
-        self._signs = Allowance(most=_SIGNS_AT_ONCE, per_second=signs)
+        self._signs = MessageAllowance(most=_SIGNS_AT_ONCE, per_second=signs)
         self._heard_at = time.monotonic()
         self._reader = threading.Thread(target=self._read, name="session-reader", daemon=True)
         self._writer = threading.Thread(target=self._write, name="session-writer", daemon=True)
 
     @classmethod
-    def attach(cls, stream: Stream, *, cut: Callable[[], None], settings: SessionSettings) -> Self:
+    def attach(
+        cls, stream: ShellStream, *, cut: Callable[[], None], settings: SessionSettings
+    ) -> Self:
         """Exchange hellos on `stream` and return the session, which `start` brings to life.
 
         `cut` must end every call that blocks on the stream, without blocking itself. Raises

@@ -18,7 +18,7 @@ _BATCH_BYTES: Final = 64 * 1024
 _MAX_ACKNOWLEDGEMENTS: Final = 10_000
 
 
-class Outbox:
+class SendQueue:
     """A bounded queue from many threads to the one that writes; putting never waits."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class RequestTable:
     `now` is the caller's clock, in seconds.
     """
 
-    def __init__(self, outbox: Outbox, *, timeout_s: float) -> None:
+    def __init__(self, outbox: SendQueue, *, timeout_s: float) -> None:
         """Begin empty; a request is overdue `timeout_s` after it was added."""
         self._outbox = outbox
         self._timeout_s = timeout_s

@@ -23,7 +23,7 @@ import paramiko
 from paramiko.common import MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, MSG_KEXINIT
 from paramiko.packet import Packetizer
 
-from longshore.pool.remote.allowance import Allowance
+from longshore.pool.remote.allowance import MessageAllowance
 
 _MOST_PACKET_BYTES: Final = 256 * 1024
 _MOST_BYTES_BEFORE_VERSION: Final = 8 * 1024
@@ -51,8 +51,8 @@ class BoundedPacketizer(Packetizer):
         self._before_version_bytes = 0
         self._sent_bytes = 0
         self._rewarded_bytes = 0
-        self._output = Allowance(most=_OUTPUT_AT_ONCE, per_second=_OUTPUT_PER_SECOND)
-        self._other = Allowance(most=_OTHER_AT_ONCE, per_second=_OTHER_PER_SECOND)
+        self._output = MessageAllowance(most=_OUTPUT_AT_ONCE, per_second=_OUTPUT_PER_SECOND)
+        self._other = MessageAllowance(most=_OTHER_AT_ONCE, per_second=_OTHER_PER_SECOND)
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Read `n` bytes; raises `SSHException` when a packet is too long.

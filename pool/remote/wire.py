@@ -120,7 +120,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineSize | None = None
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class EngineTrial(msgspec.Struct, frozen=True, kw_only=True):
     """What `runner trial` prints; `problem` is why its engine does not work, "" when it does."""
 
     protocol: int
@@ -133,7 +133,7 @@ Message = Hello | Refused | Reply | Exited | ImageNews | LogChunk | Heartbeat | 
 
 _MESSAGES: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 _LISTINGS: Final = msgspec.json.Decoder(Listing)
-_TRIALS: Final = msgspec.json.Decoder(Trial)
+_TRIALS: Final = msgspec.json.Decoder(EngineTrial)
 
 
 def decode_message(line: bytes) -> Message:
@@ -164,7 +164,7 @@ def decode_listing(output: bytes, cluster: str) -> Listing:
     return listing
 
 
-def decode_trial(output: bytes) -> Trial:
+def decode_trial(output: bytes) -> EngineTrial:
     """Return what `runner trial` printed; raises `MalformedMessageError` with what is wrong."""
     try:
         return _TRIALS.decode(output)

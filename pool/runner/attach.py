@@ -11,8 +11,8 @@ import time
 from typing import Any, Callable, Iterator
 
 from longshore.pool.runner import collector, launch, machine, wire
-from longshore.pool.runner.engines import Engine
-from longshore.pool.runner.handshake import Hello
+from longshore.pool.runner.engines import ContainerEngine
+from longshore.pool.runner.handshake import Greeting
 from longshore.pool.runner.images import Image
 from longshore.pool.runner.inotify import GrowthListener
 from longshore.pool.runner.interruption import InterruptionWatch
@@ -20,7 +20,7 @@ from longshore.pool.runner.launch import Launcher
 from longshore.pool.runner.lease import Lease
 from longshore.pool.runner.logs import LogPump
 from longshore.pool.runner.output import Output
-from longshore.pool.runner.spool import STREAMS, Attempt, Spool, keep_instance
+from longshore.pool.runner.spool import STREAMS, Spool, SpooledAttempt, keep_instance
 from longshore.pool.runner.wire import ProtocolError, Refusal
 
 READ_BYTES = 65_536
@@ -29,14 +29,14 @@ KILL_INTERVAL_S = 0.02
 MAX_COMPLAINTS = 100
 
 
-class Session:
+class AttachSession:
     """What one `attach` knows, after the hellos; `taken_over` once a newer one wants to begin."""
 
     def __init__(
         self,
         *,
         spool: Spool,
-        engine: Engine,
+        engine: ContainerEngine,
         launcher: Launcher,
         lease: Lease,
         output: Output,
@@ -51,7 +51,7 @@ class Session:
         self._lines = wire.LineBuffer()
         self._writing = False
         self._pump = LogPump(spool, output.push)
-        self._live: dict[str, Attempt] = {}
+        self._live: dict[str, SpooledAttempt] = {}
         self._kills: dict[str, tuple[str, float]] = {}
         self._images: dict[str, Image] = {}
         self._ended = False
@@ -69,7 +69,7 @@ class Session:
 
     # ---- the loop ----
 
-    def run(self, hello: Hello, *, source: int, wakeup: int, live: list[Attempt]) -> None:
+    def run(self, hello: Greeting, *, source: int, wakeup: int, live: list[SpooledAttempt]) -> None:
         """Serve until the other side ends, breaks the protocol or is taken over from.
 
         `source` is read for lines, after those that came with `hello`; `wakeup` tells of signals;
@@ -195,7 +195,7 @@ class Session:
         report = {"attempt_id": attempt_id, "container_id": attempt.container_id, "exit": exit_}
         self._output.push({"type": "exited", **report})
 
-    def _tell_image(self, attempt: Attempt) -> None:
+    def _tell_image(self, attempt: SpooledAttempt) -> None:
         image = self._spool.image(attempt.attempt_id)
         if image is not None and image != self._images.get(attempt.attempt_id):
             self._images[attempt.attempt_id] = image

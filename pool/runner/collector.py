@@ -70,7 +70,7 @@ TROUBLE_REST_S = 0.1
 LOSSES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ENOENT})
 
 
-class Stream:
+class PipeStream:
     """One pipe and its log; OSError when it cannot be opened now."""
 
     def __init__(self, spool: Spool, attempt_id: str, stream: str, limits: tuple[int, int]) -> None:
@@ -218,7 +218,7 @@ class Taking:
 
     def __init__(self, collected: int) -> None:
         self.collected = collected
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, PipeStream] = {}
         self.is_abandoned = False
 
     def release(self) -> None:
@@ -244,7 +244,7 @@ class Takings:
         self._trouble = os.path.join(spool.places.runner, "collector.log")
         self._words = words
         self._attempts: dict[str, Taking] = {}
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, PipeStream] = {}
         self._hearing = select.poll()
         self._hearing.register(words, select.POLLIN)
         self._poll = select.poll()
@@ -320,7 +320,7 @@ class Takings:
         for name in wanted:
             if name not in streams:
                 with contextlib.suppress(OSError):  # no descriptor is free: it is looked at again
-                    streams[name] = Stream(self._spool, attempt_id, name, self._limits)
+                    streams[name] = PipeStream(self._spool, attempt_id, name, self._limits)
                     self._streams[streams[name].pipe] = streams[name]
                     self._poll.register(streams[name].pipe, select.POLLIN)
         if over and streams.keys() >= set(wanted):

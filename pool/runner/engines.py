@@ -27,7 +27,7 @@ PULL_TIMEOUT_S = 1800
 PROBLEM_CHARACTERS = 400
 
 
-class EngineConfig(NamedTuple):
+class EngineOptions(NamedTuple):
     """The engine as the administrator wants it; see `parse_config`."""
 
     name: str = "auto"
@@ -39,7 +39,7 @@ class EngineConfig(NamedTuple):
     pull_timeout_s: int = PULL_TIMEOUT_S
 
 
-class Engine(NamedTuple):
+class ContainerEngine(NamedTuple):
     """The engine that was chosen; `problem` is "" or why it cannot start anything.
 
     `prefix` is the client with its global arguments, `drop` the command that gives up privileges
@@ -69,7 +69,7 @@ class EngineConfigError(Exception):
     """What was given as engine is none; the message says what is wrong."""
 
 
-def parse_config(text: str) -> EngineConfig:
+def parse_config(text: str) -> EngineOptions:
     """Return the engine configuration in a JSON object.
 
     `{"name": "auto|podman|docker|process", "binary": "", "global_arguments": [], "arguments": [],
@@ -81,9 +81,9 @@ def parse_config(text: str) -> EngineConfig:
         value = json.loads(text)
     except ValueError as error:
         raise EngineConfigError("the engine is not given as JSON") from error
-    if not isinstance(value, dict) or not set(value) <= set(EngineConfig._fields):
-        raise EngineConfigError(f"the engine has the fields {', '.join(EngineConfig._fields)}")
-    config = EngineConfig(
+    if not isinstance(value, dict) or not set(value) <= set(EngineOptions._fields):
+        raise EngineOptionsError(f"the engine has the fields {', '.join(EngineOptions._fields)}")
+    config = EngineOptions(
         name=_word(value, "name", "auto"),
         binary=_word(value, "binary", ""),
         global_arguments=_words(value, "global_arguments"),
@@ -125,7 +125,7 @@ def _words(value: dict[str, Any], field: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def choose(config: EngineConfig, spool: Spool) -> Engine:
+def choose(config: EngineOptions, spool: Spool) -> ContainerEngine:
     """Return the engine to use; it has a `problem` when the one asked for fails its trial.
 
     `auto` takes the first of podman, docker and process that passes; what names no image is then
@@ -133,13 +133,13 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
     may pass.
     """
     path = os.path.join(spool.places.spool, "engine")
-    key = json.dumps([config, spool.boot_id, Engine._fields])
+    key = json.dumps([config, spool.boot_id, ContainerEngine._fields])
     known = machine.read_text(path)
     if known:
         kept_key, kept = json.loads(known)
         if kept_key == key:
             name, prefix, arguments, drop, *rest = kept
-            engine = Engine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
+            engine = ContainerEngine(name, tuple(prefix), tuple(arguments), tuple(drop), *rest)
             if not engine.advice or _age_s(path) < _ADVICE_KEPT_S:
                 return engine
             # What is advised may have been done.
@@ -152,7 +152,7 @@ def choose(config: EngineConfig, spool: Spool) -> Engine:
     return engine
 
 
-def _keep(path: str, key: str, engine: Engine) -> None:
+def _keep(path: str, key: str, engine: ContainerEngine) -> None:
     with contextlib.suppress(OSError):  # the spool is full: it is tried again next time
         write_whole(path, json.dumps([key, engine]).encode())
 
@@ -165,7 +165,7 @@ def _age_s(path: str) -> float:
         return _ADVICE_KEPT_S
 
 
-def _choose(config: EngineConfig, spool: Spool) -> Engine:
+def _choose(config: EngineOptions, spool: Spool) -> ContainerEngine:
     if config.name == "process":
         return try_process(config, spool)
     if config.name != "auto":
@@ -187,9 +187,9 @@ def _choose(config: EngineConfig, spool: Spool) -> Engine:
     return try_process(config, spool)
 
 
-def try_process(config: EngineConfig, spool: Spool) -> Engine:
+def try_process(config: EngineOptions, spool: Spool) -> ContainerEngine:
     """Return the process engine as it works here; it has a `problem` when it does not."""
-    engine = Engine("process", hierarchy=_hierarchy(), work=spool.places.work)
+    engine = ContainerEngine("process", hierarchy=_hierarchy(), work=spool.places.work)
     if not machine.find_program("setsid"):
         return engine._replace(problem="process: setsid is not installed")
     return _as_user(engine, config.run_as, spool) if config.run_as else engine
@@ -209,7 +209,7 @@ def _hierarchy() -> str:
     return ""
 
 
-def _as_user(engine: Engine, run_as: str, spool: Spool) -> Engine:
+def _as_user(engine: ContainerEngine, run_as: str, spool: Spool) -> ContainerEngine:
     try:
         user = pwd.getpwnam(run_as)
     except KeyError:
@@ -239,8 +239,8 @@ def _as_user(engine: Engine, run_as: str, spool: Spool) -> Engine:
     return engine._replace(drop=drop, uid=user.pw_uid, gid=user.pw_gid, work=work)
 
 
-def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engine:
-    engine = Engine(name)
+def _try_container_engine(config: EngineOptions, name: str, spool: Spool) -> ContainerEngine:
+    engine = ContainerEngine(name)
     path = ":".join((os.environ.get("PATH", ""), machine.SYSTEM_PATH))
     binary = machine.find_program(config.binary or name, path)
     if not binary:
@@ -268,7 +268,7 @@ def _try_container_engine(config: EngineConfig, name: str, spool: Spool) -> Engi
     return _with_init(engine, config, spool)
 
 
-def _with_init(engine: Engine, config: EngineConfig, spool: Spool) -> Engine:
+def _with_init(engine: ContainerEngine, config: EngineOptions, spool: Spool) -> ContainerEngine:
     """Return a container engine with what is found out of its init, which may be none.
 
     As process 1 of its container a program that does not ask for TERM would never get it, and the
@@ -288,12 +288,12 @@ def _with_init(engine: Engine, config: EngineConfig, spool: Spool) -> Engine:
     return engine._replace(init=False, advice=advice[: 2 * PROBLEM_CHARACTERS])
 
 
-def _docker_init_problem(engine: Engine) -> str:
+def _docker_init_problem(engine: ContainerEngine) -> str:
     found, failed = _run((*engine.prefix, "info", "--format", "{{.InitCommit.ID}}"))
     return failed or ("" if found.strip() not in ("", "N/A") else "docker-init is not there")
 
 
-def _podman_init_problem(engine: Engine, spool: Spool) -> str:
+def _podman_init_problem(engine: ContainerEngine, spool: Spool) -> str:
     """Return why Podman can give containers no init, "" when it can; it needs no image for that."""
     name = f"longshore-init-{os.getpid()}"
     root = os.path.join(spool.places.runner, f".{name}")

@@ -24,7 +24,7 @@ MAX_STORE_CHARACTERS = 128
 MAX_HEARTBEAT_S = 3600.0
 
 
-class Hello(NamedTuple):
+class Greeting(NamedTuple):
     """What the dispatcher said first, and what came with it: lines, and the start of one."""
 
     epoch: int
@@ -36,7 +36,7 @@ class Hello(NamedTuple):
     rest: list[bytes]
 
 
-def read_hello(source: int, *, cluster: str, runner_sha256: str) -> Hello:
+def read_hello(source: int, *, cluster: str, runner_sha256: str) -> Greeting:
     """Read the dispatcher's hello and check it against who we are.
 
     Refusal is to be answered as `refused`; ProtocolError when what comes is no hello.
@@ -60,7 +60,7 @@ def read_hello(source: int, *, cluster: str, runner_sha256: str) -> Hello:
     epoch, terms = wire.count_field(message, "epoch"), parse_terms(message.get("lease"))
     watch = parse_watch(message.get("interruption_watch"))
     store = _store(message)
-    return Hello(epoch, _interval_s(message), terms, watch, store, lines, complete[1:])
+    return Greeting(epoch, _interval_s(message), terms, watch, store, lines, complete[1:])
 
 
 def _check(message: dict[str, Any], *, cluster: str, runner_sha256: str) -> None:

@@ -16,7 +16,7 @@ BATCH_S = 0.01
 POLL_S = 0.1
 
 
-class Watch:
+class DirectoryWatch:
     """Watches one directory; `descriptor` is readable when something in it changed."""
 
     def __init__(self, directory: str) -> None:
@@ -69,7 +69,7 @@ class GrowthListener:
         self._grew = grew
         self.due_at: float | None = 0.0
         try:
-            self._watch: Watch | None = Watch(directory)
+            self._watch: DirectoryWatch | None = DirectoryWatch(directory)
         except OSError:
             self._watch = None
 

@@ -15,10 +15,10 @@ import sys
 from typing import NamedTuple
 
 from longshore.pool.runner import cgroups, images, machine, scripts
-from longshore.pool.runner.engines import LABEL, Engine
+from longshore.pool.runner.engines import LABEL, ContainerEngine
 from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from longshore.pool.runner.spool import Spool
-from longshore.pool.runner.wire import Order, Refusal
+from longshore.pool.runner.wire import Refusal, StartOrder
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
 RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
@@ -50,10 +50,10 @@ class Recipe(NamedTuple):
     """What invocations are made from: where we are, what the runner itself was called with."""
 
     spool: Spool
-    engine: Engine
+    engine: ContainerEngine
     environ: dict[str, str]
 
-    def bare(self, order: Order) -> Invocation:
+    def bare(self, order: StartOrder) -> Invocation:
         """Return how an order is executed without a container; Refusal when it cannot be."""
         if order.image:
             raise Refusal("invalid", "the process engine runs no images")
@@ -78,11 +78,11 @@ class Recipe(NamedTuple):
         setsid = machine.find_program("setsid").encode()
         return Invocation([b"sh", b"-c", script, b"sh", setsid, b"--", *order.command], given)
 
-    def work(self, order: Order) -> str:
+    def work(self, order: StartOrder) -> str:
         """Return the path of an order's working directory without a container."""
         return os.path.join(self.engine.work, order.attempt_id)
 
-    def contained(self, order: Order, group: str) -> Invocation:
+    def contained(self, order: StartOrder, group: str) -> Invocation:
         """Return how an order is executed in a container; Refusal when it cannot be."""
         if not order.image:
             raise Refusal("invalid", f"the {self.engine.name} engine needs an image")
@@ -134,7 +134,7 @@ class Recipe(NamedTuple):
         argv += [*(order.entrypoint or ())[1:], *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
 
-    def _own_variables(self, order: Order) -> dict[bytes, bytes]:
+    def _own_variables(self, order: StartOrder) -> dict[bytes, bytes]:
         own = {
             "LONGSHORE_CONTAINER_ID": order.container_id,
             "LONGSHORE_ATTEMPT_ID": order.attempt_id,
@@ -146,7 +146,7 @@ class Recipe(NamedTuple):
         return {name.encode(): value.encode() for name, value in own.items()}
 
 
-def _entrypoint(order: Order) -> list[bytes]:
+def _entrypoint(order: StartOrder) -> list[bytes]:
     """Return what gives an order's entrypoint to an engine; what follows its first word does not.
 
     The engines take one word (Podman a list as well, Docker not): the others go before the command.

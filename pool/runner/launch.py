@@ -11,12 +11,12 @@ import time
 from typing import Iterable
 
 from longshore.pool.runner import cgroups, containment, holders, machine, scripts
-from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.engines import ContainerEngine
 from longshore.pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from longshore.pool.runner.podman_secrets import secret_name, secrets_of
 from longshore.pool.runner.spawning import spawn, spawn_gathering, spawn_into
-from longshore.pool.runner.spool import STREAMS, Attempt, Spool, attempt_of, write_whole
-from longshore.pool.runner.wire import Order, Refusal
+from longshore.pool.runner.spool import STREAMS, Spool, SpooledAttempt, attempt_of, write_whole
+from longshore.pool.runner.wire import Refusal, StartOrder
 
 FIRST_RETRY_S = 2.0  # of removing a container; it doubles
 LONGEST_RETRY_S = 300.0
@@ -37,7 +37,7 @@ SHORTAGES = frozenset(
 class Launcher:
     """Spawns supervisors and helpers for one engine; it never waits for any of them."""
 
-    def __init__(self, spool: Spool, engine: Engine, environ: dict[str, str]) -> None:
+    def __init__(self, spool: Spool, engine: ContainerEngine, environ: dict[str, str]) -> None:
         self._spool = spool
         self._engine = engine
         self._environ = environ
@@ -53,7 +53,7 @@ class Launcher:
 
     # ---- start ----
 
-    def start(self, order: Order) -> Attempt | None:
+    def start(self, order: StartOrder) -> SpooledAttempt | None:
         """Start an attempt and return it; None when that id was started before.
 
         Refusal means that it was not started and left nothing behind.
@@ -105,7 +105,7 @@ class Launcher:
         return attempt
 
     def _spawn_claimed(
-        self, order: Order, attempt: Attempt, lock: int, invocation: Invocation
+        self, order: StartOrder, attempt: SpooledAttempt, lock: int, invocation: Invocation
     ) -> None:
         """Make what the attempt needs and spawn its supervisor; OSError when it cannot be."""
         spool, name, group = self._spool, order.attempt_id, attempt.cgroup
@@ -183,7 +183,7 @@ class Launcher:
 
     # ---- limits ----
 
-    def limit_cpus(self, attempt: Attempt, cpu_millis: int) -> bool:
+    def limit_cpus(self, attempt: SpooledAttempt, cpu_millis: int) -> bool:
         """Change what a live attempt may use of cpus; OSError when it cannot be changed.
 
         False for one without a container, which has no limits from its start on: its group, if
@@ -196,7 +196,7 @@ class Launcher:
 
     # ---- signals ----
 
-    def signal(self, attempt: Attempt, name: str, grace_s: float = LONGEST_GRACE_S) -> bool:
+    def signal(self, attempt: SpooledAttempt, name: str, grace_s: float = LONGEST_GRACE_S) -> bool:
         """Send TERM or KILL to all of a live attempt; False when it is to be tried again.
 
         Its pid may not be recorded yet, or a helper may still be at the signal before. After TERM,
@@ -219,7 +219,7 @@ class Launcher:
             cgroups.kill(attempt.cgroup)
         return self._signal_by_engine(attempt, name, pid)
 
-    def _signal_by_engine(self, attempt: Attempt, name: str, pid: int) -> bool:
+    def _signal_by_engine(self, attempt: SpooledAttempt, name: str, pid: int) -> bool:
         """Have a helper signal a container, one at a time: its engine may hang.
 
         Each has a time limit. It holds a lock that outlives this session, on the mark that tells
@@ -240,7 +240,7 @@ class Launcher:
         finally:
             os.close(mark)
 
-    def _signal_all(self, attempt: Attempt, pid: int, ticks: int, number: int) -> None:
+    def _signal_all(self, attempt: SpooledAttempt, pid: int, ticks: int, number: int) -> None:
         """Signal every process of an attempt once, but for its supervisor, which tells of the end.
 
         The group of the program gets it at one moment. What is born elsewhere meanwhile gets it
@@ -267,7 +267,7 @@ class Launcher:
 
     # ---- the end ----
 
-    def bury(self, attempt: Attempt) -> None:
+    def bury(self, attempt: SpooledAttempt) -> None:
         """Make an attempt lost if its supervisor is gone, having ended what is left of it.
 
         A container engine needs time for that: a helper takes the place of the supervisor.
@@ -290,7 +290,7 @@ class Launcher:
         finally:
             os.close(lock)
 
-    def free_pipes(self, attempts: Iterable[Attempt]) -> None:
+    def free_pipes(self, attempts: Iterable[SpooledAttempt]) -> None:
         """End what may hold the pipes of attempts whose end is recorded, and would never be told.
 
         Not their supervisors: with these, what is in the pipes would be gone. It takes a look at
@@ -303,14 +303,14 @@ class Launcher:
             grouped = containment.members(group) if group else []
             self._signal_each(attempt_id, [*grouped, *pids], signal.SIGKILL)
 
-    def _may_be_held(self, attempt: Attempt) -> bool:
+    def _may_be_held(self, attempt: SpooledAttempt) -> bool:
         name = attempt.attempt_id
         if attempt.engine == "process" and self._spool.is_collected(name):
             with contextlib.suppress(FileNotFoundError):  # another session has just released it
                 return self._spool.recorded(name) is not None
         return False
 
-    def end_rest(self, attempt: Attempt) -> None:
+    def end_rest(self, attempt: SpooledAttempt) -> None:
         """End what an attempt that has ended left running; a container's ends with its first."""
         if attempt.engine != "process":
             return
@@ -332,7 +332,7 @@ class Launcher:
         self._busy_groups = [group for group in self._busy_groups if not containment.remove(group)]
         return found
 
-    def release(self, attempt: Attempt) -> None:
+    def release(self, attempt: SpooledAttempt) -> None:
         """Forget an ended attempt, with its log, working directory, container, secrets and cgroup.
 
         What it left running ends here at the latest: see `end_rest`.
@@ -370,7 +370,7 @@ class Launcher:
                     self._remove_container(attempt)
         return min((due_at for due_at, _ in self._leaving.values()), default=None)
 
-    def _remove_container(self, attempt: Attempt) -> None:
+    def _remove_container(self, attempt: SpooledAttempt) -> None:
         """Spawn who removes a released attempt's container, unless one is still at it."""
         left = self._spool.leaving(attempt.attempt_id)
         lock = os.open(os.path.join(left, "lock"), os.O_RDWR)
@@ -391,7 +391,7 @@ class Launcher:
         finally:
             os.close(lock)
 
-    def _of_container(self, attempt: Attempt) -> dict[bytes, bytes]:
+    def _of_container(self, attempt: SpooledAttempt) -> dict[bytes, bytes]:
         """Return what a helper's script has to know of an attempt's container."""
         return {
             b"_ls_name": container_name(attempt.attempt_id).encode(),
@@ -399,7 +399,7 @@ class Launcher:
             b"_ls_limit": scripts.ANSWER_LIMIT_S,
         }
 
-    def _remove_traces(self, attempt: Attempt) -> None:
+    def _remove_traces(self, attempt: SpooledAttempt) -> None:
         self._remove_work(attempt.attempt_id)
         self._spool.forget(attempt.attempt_id)
 
@@ -431,7 +431,7 @@ class Launcher:
                 os.rename(work, dying)
                 self._help(attempt_id, 'rm -rf -- "$1"', [dying])
 
-    def _prefix(self, attempt: Attempt) -> tuple[str, ...]:
+    def _prefix(self, attempt: SpooledAttempt) -> tuple[str, ...]:
         # An attempt of an engine that was configured before is still reached by its bare name.
         return self._engine.prefix if attempt.engine == self._engine.name else (attempt.engine,)
 

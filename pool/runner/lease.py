@@ -21,7 +21,7 @@ from longshore.pool.runner import machine
 from longshore.pool.runner.launch import signal_group
 from longshore.pool.runner.scripts import POWER_OFF
 from longshore.pool.runner.spawning import spawn
-from longshore.pool.runner.spool import Places, write_whole
+from longshore.pool.runner.spool import SpoolPaths, write_whole
 from longshore.pool.runner.wire import Refusal, flag_field
 
 MAX_COMMAND_CHARACTERS = 16_384
@@ -67,7 +67,7 @@ def boot_clock() -> float:
 class PowerOff:
     """Runs the command; its output, 64 KiB of the latest try, is in `power-off.log`."""
 
-    def __init__(self, where: Places, environ: dict[str, str]) -> None:
+    def __init__(self, where: SpoolPaths, environ: dict[str, str]) -> None:
         self._log = os.path.join(where.runner, "power-off.log")
         self._environ = environ
         self._process = 0, 0
@@ -102,7 +102,7 @@ class Lease:
     """The lease of this cluster on this machine; for whoever holds the lock of the session."""
 
     def __init__(
-        self, where: Places, power_off: PowerOff, clock: Callable[[], float] = boot_clock
+        self, where: SpoolPaths, power_off: PowerOff, clock: Callable[[], float] = boot_clock
     ) -> None:
         """Take up what is in force here, as if a contact had just been."""
         self._path = os.path.join(where.spool, "lease")

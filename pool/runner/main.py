@@ -23,8 +23,8 @@ from longshore.pool.runner import (
     watching,
     wire,
 )
-from longshore.pool.runner.attach import Session
-from longshore.pool.runner.engines import Engine, EngineConfigError
+from longshore.pool.runner.attach import AttachSession
+from longshore.pool.runner.engines import ContainerEngine, EngineConfigError
 from longshore.pool.runner.launch import Launcher
 from longshore.pool.runner.lease import Lease, PowerOff
 from longshore.pool.runner.output import Output
@@ -62,7 +62,7 @@ def main(program: str, arguments: list[str]) -> int:
         return 1
 
 
-def _describe(cluster: str, spool: Spool, engine: Engine) -> dict[str, Any]:
+def _describe(cluster: str, spool: Spool, engine: ContainerEngine) -> dict[str, Any]:
     size = machine.size(dict(os.environ))
     return {
         **({} if size is None else {"machine": {"cpus": size[0], "memory_bytes": size[1]}}),
@@ -76,7 +76,7 @@ def _describe(cluster: str, spool: Spool, engine: Engine) -> dict[str, Any]:
     }
 
 
-def _list(cluster: str, spool: Spool, engine: Engine) -> int:
+def _list(cluster: str, spool: Spool, engine: ContainerEngine) -> int:
     launch.reserve_low_descriptors()
     launcher = Launcher(spool, engine, dict(os.environ))
     _tidy(spool, launcher, sweep=False)
@@ -132,7 +132,7 @@ def _leave_watcher(spool: Spool, launcher: Launcher) -> None:
         os.close(lock)
 
 
-def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> int:
+def _attach(cluster: str, spool: Spool, engine: ContainerEngine, runner_sha256: str) -> int:
     launch.reserve_low_descriptors()
     os.chdir("/")
     try:
@@ -147,7 +147,7 @@ def _attach(cluster: str, spool: Spool, engine: Engine, runner_sha256: str) -> i
     launcher = Launcher(spool, engine, dict(os.environ))
     lease = _lease(spool)
     output = Output(1)
-    session = Session(
+    session = AttachSession(
         spool=spool,
         engine=engine,
         launcher=launcher,

@@ -45,7 +45,7 @@ class SpoolError(Exception):
     """The runner's directories cannot be used; the message says why."""
 
 
-class Places(NamedTuple):
+class SpoolPaths(NamedTuple):
     """Where things lie: the runner's directory, and this cluster's spool, logs and work.
 
     `apart` is for the work of another user who is not let into the runner's directory.
@@ -59,7 +59,7 @@ class Places(NamedTuple):
     apart: str
 
 
-class Attempt(NamedTuple):
+class SpooledAttempt(NamedTuple):
     """What was written down when an attempt was claimed.
 
     `program` is the first word of an order with an image, "" for none, and `overrides` says that it
@@ -89,7 +89,7 @@ class Ended(NamedTuple):
     finished_at: float
 
 
-def places(cluster: str, environ: dict[str, str]) -> Places:
+def places(cluster: str, environ: dict[str, str]) -> SpoolPaths:
     """Return where this cluster's things lie for the user that we are; makes nothing.
 
     SpoolError when the cluster's name cannot be a directory's.
@@ -104,7 +104,7 @@ def places(cluster: str, environ: dict[str, str]) -> Places:
     shared = f" {_SHARED_MEMORY} tmpfs " in machine.read_text("/proc/mounts")
     spool = os.path.join(_SHARED_MEMORY, name) if shared else os.path.join(own, "spool")
     apart = f"/var/tmp/longshore-work-{os.geteuid()}-{digest}"  # noqa: S108 - it is checked to be ours before use
-    return Places(runner, spool, f"{own}/logs", f"{own}/work", name, apart)
+    return SpoolPaths(runner, spool, f"{own}/logs", f"{own}/work", name, apart)
 
 
 def own_directory(path: str) -> None:
@@ -176,7 +176,7 @@ def fallocate(descriptor: int, mode: int, start: int, length: int) -> int:
 class Spool:
     """The attempts of one cluster on this machine; made on first use."""
 
-    def __init__(self, where: Places) -> None:
+    def __init__(self, where: SpoolPaths) -> None:
         self.places = where
         self.attempts_dir = os.path.join(where.spool, "attempts")
         self._new_dir = os.path.join(where.spool, "new")
@@ -266,7 +266,7 @@ class Spool:
 
     # ---- the life of an attempt ----
 
-    def claim(self, attempt: Attempt) -> int | None:
+    def claim(self, attempt: SpooledAttempt) -> int | None:
         """Claim an attempt and return the lock that its supervisor shall inherit.
 
         None when it was claimed before. Closing the last copy of the lock without an exit record
@@ -300,16 +300,16 @@ class Spool:
             if self.read_leaving(name) is None:
                 remove_flat(self.leaving(name))
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[SpooledAttempt]:
         """Return every attempt that is not released, sorted by id."""
         found = [self.read(name) for name in sorted(os.listdir(self.attempts_dir))]
         return [attempt for attempt in found if attempt is not None]
 
-    def read(self, attempt_id: str) -> Attempt | None:
+    def read(self, attempt_id: str) -> SpooledAttempt | None:
         """Return what was claimed under an id, None when nothing is."""
         return _read_order(self.path(attempt_id, "order"))
 
-    def read_leaving(self, attempt_id: str) -> Attempt | None:
+    def read_leaving(self, attempt_id: str) -> SpooledAttempt | None:
         """Return what is known of a released attempt, None when its container is gone."""
         return _read_order(self.leaving(attempt_id, "order"))
 
@@ -395,7 +395,7 @@ class Spool:
             os.rename(self.path(attempt_id, UNKILLED), path)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
-    def job(self, attempt: Attempt) -> tuple[int, int]:
+    def job(self, attempt: SpooledAttempt) -> tuple[int, int]:
         """Return pid and start of the job (or of the engine's client), zeros when unrecorded."""
         fields = self._job_fields(attempt.attempt_id)
         if len(fields) < 2 or attempt.boot_id != self.boot_id:
@@ -453,7 +453,7 @@ class Spool:
 
     # ---- reports ----
 
-    def report(self, attempt: Attempt) -> dict[str, Any]:
+    def report(self, attempt: SpooledAttempt) -> dict[str, Any]:
         """Return the REPORT of an attempt."""
         report: dict[str, Any] = {
             "attempt_id": attempt.attempt_id,
@@ -467,7 +467,7 @@ class Spool:
             report["image"] = image.fields()
         return report
 
-    def exit_of(self, attempt: Attempt) -> dict[str, Any] | None:
+    def exit_of(self, attempt: SpooledAttempt) -> dict[str, Any] | None:
         """Return the EXIT of an attempt, None while it runs."""
         ended = self.ended(attempt.attempt_id)
         if ended is None:
@@ -538,18 +538,18 @@ class Spool:
         return said or f"the engine ended with code {ended.code} and started nothing"
 
 
-def _written(attempt: Attempt) -> list[Any]:
+def _written(attempt: SpooledAttempt) -> list[Any]:
     """Return the fields of an attempt, without those at the end that are as by default."""
     fields: list[Any] = list(attempt)
-    defaults = list(Attempt._field_defaults.values())
+    defaults = list(SpooledAttempt._field_defaults.values())
     while defaults and fields[-1] == defaults.pop():
         fields.pop()
     return fields
 
 
-def _read_order(path: str) -> Attempt | None:
+def _read_order(path: str) -> SpooledAttempt | None:
     text = machine.read_text(path)
-    return Attempt(*json.loads(text)[: len(Attempt._fields)]) if text else None
+    return SpooledAttempt(*json.loads(text)[: len(SpooledAttempt._fields)]) if text else None
 
 
 def _make_fifo(path: str) -> None:
@@ -571,9 +571,9 @@ def attempt_of(
     resident: bool = False,
     program: str = "",
     overrides: bool = False,
-) -> Attempt:
+) -> SpooledAttempt:
     """Return the record of an attempt that is claimed now."""
-    return Attempt(
+    return SpooledAttempt(
         attempt_id,
         container_id,
         engine,
@@ -586,7 +586,7 @@ def attempt_of(
     )
 
 
-def keep_instance(live: Iterable[Attempt]) -> bool:
+def keep_instance(live: Iterable[SpooledAttempt]) -> bool:
     """Return whether any of the attempts that live keeps the lease of the instance from its end."""
     return any(not attempt.resident for attempt in live)
 

@@ -19,8 +19,8 @@ from longshore.pool.runner import cgroups, machine
 from longshore.pool.runner.engines import (
     LABEL,
     PROBLEM_CHARACTERS,
-    Engine,
-    EngineConfig,
+    ContainerEngine,
+    EngineOptions,
     try_process,
 )
 from longshore.pool.runner.spool import Spool
@@ -36,7 +36,7 @@ _EXIT_0 = {
 """What exits with 0, by machine: its number in the header of a program, and the instructions."""
 
 
-def problem(config: EngineConfig, engine: Engine, spool: Spool, timeout_s: float) -> str:
+def problem(config: EngineOptions, engine: ContainerEngine, spool: Spool, timeout_s: float) -> str:
     """Return why the engine that was chosen runs nothing here, "" when it does.
 
     It takes `timeout_s` at most, but for what it clears up.
@@ -52,14 +52,14 @@ def problem(config: EngineConfig, engine: Engine, spool: Spool, timeout_s: float
     return f"{engine.name}: {found}"[:PROBLEM_CHARACTERS] if found else ""
 
 
-def _of_processes(config: EngineConfig, spool: Spool, deadline: float) -> str:
+def _of_processes(config: EngineOptions, spool: Spool, deadline: float) -> str:
     bare = try_process(config, spool)
     if bare.problem:
         return bare.problem
     return _run((*bare.drop, "/bin/sh", "-c", "exit 0"), deadline)
 
 
-def _of_containers(engine: Engine, spool: Spool, deadline: float) -> str:
+def _of_containers(engine: ContainerEngine, spool: Spool, deadline: float) -> str:
     name = f"longshore-trial-{os.getpid()}"
     group = f"{spool.places.name}/{name}"
     archive = os.path.join(spool.places.runner, f".{name}.tar")
@@ -81,7 +81,7 @@ def _of_containers(engine: Engine, spool: Spool, deadline: float) -> str:
 
 
 def _import_and_run(
-    engine: Engine, spool: Spool, made: tuple[str, str, str], deadline: float
+    engine: ContainerEngine, spool: Spool, made: tuple[str, str, str], deadline: float
 ) -> str:
     name, archive, group = made
     image = f"{name}:latest"

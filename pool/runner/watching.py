@@ -14,7 +14,7 @@ import time
 from longshore.pool.runner import collector, handshake
 from longshore.pool.runner.launch import Launcher
 from longshore.pool.runner.lease import Lease
-from longshore.pool.runner.spool import Attempt, Spool, keep_instance
+from longshore.pool.runner.spool import Spool, SpooledAttempt, keep_instance
 
 INTERVAL_S = 1.0
 
@@ -47,7 +47,7 @@ def detach(spool: Spool, launcher: Launcher, lease: Lease, *, lock: int, wakeup:
 
 
 def _watch(
-    spool: Spool, launcher: Launcher, lease: Lease, live: list[Attempt], wakeup: int
+    spool: Spool, launcher: Launcher, lease: Lease, live: list[SpooledAttempt], wakeup: int
 ) -> None:
     poll = select.poll()
     poll.register(wakeup, select.POLLIN)
@@ -70,7 +70,7 @@ def _watch(
         live = [attempt for attempt in live if _lives(spool, launcher, attempt)]
 
 
-def _lives(spool: Spool, launcher: Launcher, attempt: Attempt) -> bool:
+def _lives(spool: Spool, launcher: Launcher, attempt: SpooledAttempt) -> bool:
     """Return whether an attempt runs, having ended what is left of one that does not any more."""
     with contextlib.suppress(OSError):  # what it needs is not to be had now: in a second again
         launcher.bury(attempt)

@@ -26,7 +26,7 @@ class Refusal(Exception):  # noqa: N818 - it answers a request, it is no fault o
         self.code = code
 
 
-class Order(NamedTuple):
+class StartOrder(NamedTuple):
     """One attempt to start; `env` holds (name, value) pairs, a limit of 0 is none.
 
     A `resident` one lives as long as its instance does: no lease waits for it. With an image,
@@ -139,7 +139,7 @@ def name_field(message: dict[str, Any], field: str) -> str:
     return value
 
 
-def parse_order(value: object) -> Order:
+def parse_order(value: object) -> StartOrder:
     """Return the order in a start request; Refusal "invalid" says what is wrong with it."""
     if not isinstance(value, dict):
         raise Refusal("invalid", "attempt must be an object")
@@ -148,7 +148,7 @@ def parse_order(value: object) -> Order:
         raise Refusal("invalid", "image must not begin with a dash nor be longer than 4096")
     _raw("image", image)
     entrypoint = value.get("entrypoint")
-    return Order(
+    return StartOrder(
         attempt_id=name_field(value, "attempt_id"),
         container_id=text_field(value, "container_id"),
         image=image,

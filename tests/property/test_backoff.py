@@ -17,7 +17,7 @@ from longshore.drivers.errors import (
 )
 from longshore.drivers.interface import InstanceType
 from longshore.pool.create_backoff import CreateBackoff
-from longshore.pool.holds import HoldCause, Scope, Tally
+from longshore.pool.holds import HoldCause, InstanceCounts, Scope
 from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
 from longshore.pool.model import PoolSettings
 from longshore.pool.rate_limits import CloudGate, ProbeGate, QueuedCall, TokenBucket
@@ -254,14 +254,14 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
 
 def _tally_of(
     holds: CreateBackoff, instances: list[InstanceType], flying: list[InstanceType]
-) -> Callable[[Scope], Tally]:
+) -> Callable[[Scope], InstanceCounts]:
     """Return what counts instances, as of now, and creates under way."""
     there, coming = list(instances), list(flying)
 
-    def tally(scope: Scope) -> Tally:
+    def tally(scope: Scope) -> InstanceCounts:
         here = [type_.resources.cpu_millis for type_ in there if holds.covers(scope, type_)]
         more = [type_.resources.cpu_millis for type_ in coming if holds.covers(scope, type_)]
-        return Tally(
+        return InstanceCounts(
             there=len(here),
             coming=len(more),
             there_cpu_millis=sum(here),
@@ -275,7 +275,7 @@ def _check_create(
     holds: CreateBackoff,
     name: str,
     flying: list[InstanceType],
-    tally: Callable[[Scope], Tally],
+    tally: Callable[[Scope], InstanceCounts],
     now: float,
 ) -> None:
     """Check that no hold is ignored, and that what is tried at a quota is one, and the only one."""

@@ -104,8 +104,8 @@ ENDS = (
         guard="a job fails when an essential member fails",
         fault="essential members that fail",
         where="longshore.dispatcher.scheduler.elastic.lifecycle:_after_essential",
-        old="if end.ending is ExitKind.EXITED and end.exit_code == 0:",
-        new="if end.ending is ExitKind.EXITED:",
+        old="if end.ending is MemberExitKind.EXITED and end.exit_code == 0:",
+        new="if end.ending is MemberExitKind.EXITED:",
     ),
     Mutant(
         name="the first success is enough",
@@ -160,8 +160,8 @@ ENDS = (
         guard="what the cloud takes back does not count among a job's losses",
         fault="instances that the cloud takes back",
         where="longshore.dispatcher.scheduler.elastic.end_reasons:_ending",
-        old="return ExitKind.START_FAILED",
-        new="return ExitKind.LOST if code == INTERRUPTED else ExitKind.START_FAILED",
+        old="return MemberExitKind.START_FAILED",
+        new="return MemberExitKind.LOST if code == INTERRUPTED else MemberExitKind.START_FAILED",
     ),
     Mutant(
         name="who was done is not needed again",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.pool.remote.allowance import Allowance
+from longshore.pool.remote.allowance import MessageAllowance
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ from longshore.pool.remote.allowance import Allowance
     ],
 )
 def test_what_is_overdrawn_grows_back(spent: list[tuple[float, float]], owed_s: float) -> None:
-    allowance = Allowance(most=10, per_second=5)
+    allowance = MessageAllowance(most=10, per_second=5)
     owed = [allowance.spend(amount, at) for amount, at in spent]
     assert owed[-1] == pytest.approx(owed_s)
 
 
 def test_what_is_granted_counts_up_to_the_most() -> None:
-    allowance = Allowance(most=10, per_second=5)
+    allowance = MessageAllowance(most=10, per_second=5)
     assert allowance.spend(12, 7.0) == pytest.approx(0.4)
     allowance.grant(1)
     assert allowance.spend(0, 7.0) == pytest.approx(0.2)

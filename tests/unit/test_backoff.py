@@ -13,8 +13,15 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.pool.create_backoff import CreateBackoff
-from longshore.pool.delays import CallHold
-from longshore.pool.holds import EVERYTHING, CreateBlock, CreateBlockKind, HoldCause, Scope, Tally
+from longshore.pool.delays import CallDelay
+from longshore.pool.holds import (
+    EVERYTHING,
+    CreateBlock,
+    CreateBlockKind,
+    HoldCause,
+    InstanceCounts,
+    Scope,
+)
 from longshore.pool.model import PoolSettings
 from tests.samples import make_type
 
@@ -40,12 +47,12 @@ class Cloud:
     def fail(self, error: CloudError, *, at: float, began: float, type_name: str = "t1") -> None:
         self.holds.failed(TYPES[type_name], error, began_at=began, tally=self.tally, now=at)
 
-    def tally(self, scope: Scope, coming: int = 0) -> Tally:
+    def tally(self, scope: Scope, coming: int = 0) -> InstanceCounts:
         there = self.instances
         if scope.cpu_millis_from is not None and self.instances_of_size is not None:
             there = self.instances_of_size
         cpu_millis = self.cpu_millis or 1000 * there
-        return Tally(there=there, there_cpu_millis=cpu_millis, coming=coming)
+        return InstanceCounts(there=there, there_cpu_millis=cpu_millis, coming=coming)
 
     def fail_in_a_row(self, error: CloudError, times: int) -> list[float]:
         """Let each trial fail when the hold ends; return how long each hold was."""
@@ -61,7 +68,7 @@ class Cloud:
     def hindrance(self, type_name: str, now: float, *in_flight: str) -> CreateBlock | None:
         flying = [TYPES[name] for name in in_flight]
 
-        def tally(scope: Scope) -> Tally:
+        def tally(scope: Scope) -> InstanceCounts:
             coming = sum(self.holds.covers(scope, type_) for type_ in flying)
             return self.tally(scope, coming)
 
@@ -110,11 +117,15 @@ def test_each_error_holds_the_types_that_it_speaks_of(
 def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market() -> None:
     types = {**TYPES, "own": make_type(8, name="own", preemptible=True)}
     holds = CreateBackoff(settings=SETTINGS, types=types, groups={"gpu": "gpu"})
-    holds.failed(T1, QuotaError("q"), began_at=0, tally=lambda _scope: Tally(there=1), now=0)
+    holds.failed(
+        T1, QuotaError("q"), began_at=0, tally=lambda _scope: InstanceCounts(there=1), now=0
+    )
     held = [
         n
         for n, t in types.items()
-        if holds.hindrance(t, in_flight=(), unproven=False, tally=lambda _: Tally(there=1), now=1)
+        if holds.hindrance(
+            t, in_flight=(), unproven=False, tally=lambda _: InstanceCounts(there=1), now=1
+        )
         is not None
     ]
     assert held == ["t1", "t2", "spot", "own"]
@@ -464,7 +475,7 @@ def test_bad_credentials_are_no_fault_of_a_type_and_a_single_type_has_no_other_t
 
 
 def test_calls_that_are_no_creates_wait_as_told_or_longer_each_time() -> None:
-    hold, now = CallHold(), 0.0
+    hold, now = CallDelay(), 0.0
     lengths = []
     for error in [CloudError("?")] * 8 + [RateLimitError("slow", retry_after_s=17)]:
         hold.failed(error, now)

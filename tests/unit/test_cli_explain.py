@@ -23,7 +23,7 @@ from longshore.dispatcher.scheduler.placement.feasibility_report import (
     TypeFeasibility,
 )
 from longshore.dispatcher.state.history import HistoryEvent
-from longshore.pool.holds import EVERYTHING, CallHold, HoldCause, Scope
+from longshore.pool.holds import EVERYTHING, CreateHold, HoldCause, Scope
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import EPOCH
@@ -48,28 +48,28 @@ TYPES = (
     ),
 )
 HOLDS = (
-    CallHold(
+    CreateHold(
         cause=HoldCause.CAPACITY,
         scope=Scope(type_name="large"),
         since=EPOCH,
         until=EPOCH + 60,
         reason="none left",
     ),
-    CallHold(
+    CreateHold(
         cause=HoldCause.RATE_LIMIT,
         scope=EVERYTHING,
         since=EPOCH,
         until=EPOCH + 5,
         reason="too many calls",
     ),
-    CallHold(
+    CreateHold(
         cause=HoldCause.QUOTA,
         scope=Scope(group="standard", preemptible=True),
         since=EPOCH,
         until=EPOCH + 9,
         reason="no more vCPUs",
     ),
-    CallHold(
+    CreateHold(
         cause=HoldCause.QUOTA,
         scope=Scope(group="", preemptible=False),
         since=EPOCH,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import Source, located
 from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.cli.submission import content
@@ -88,14 +88,14 @@ def test_an_object_that_names_its_type_is_a_job_too(
     ],
 )
 def test_a_job_is_submitted_alone(texts: list[str]) -> None:
-    with pytest.raises(Failure, match="is a job, and a job is submitted alone") as caught:
+    with pytest.raises(CommandFailure, match="is a job, and a job is submitted alone") as caught:
         content([source(text) for text in texts])
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("text", ["tasks: &a [*a]\n", "[" * 100_000], ids=["itself", "deep"])
 def test_what_holds_itself_is_one_sentence(text: str) -> None:
-    with pytest.raises(Failure, match="nested too deeply, or holds itself") as caught:
+    with pytest.raises(CommandFailure, match="nested too deeply, or holds itself") as caught:
         content([source(text)])
     assert caught.value.exit_code == 2
 
@@ -174,22 +174,26 @@ CONTAINERS = "- command: [a]\n- command: [b]\n  cpus: many\n"
 def test_each_problem_has_its_line(texts: list[str], path: str, place: str) -> None:
     names = ["job.yml", "other.yml"]
     sources = [source(text, name) for text, name in zip(texts, names, strict=False)]
-    failure = Failure("no", problems=[(path, "is wrong")], exit_code=2, status=400, remedy="Mend")
+    failure = CommandFailure(
+        "no", problems=[(path, "is wrong")], exit_code=2, status=400, remedy="Mend"
+    )
     told = located(failure, sources)
     assert told.problems == ((place, "is wrong"),)
     assert (told.sentence, told.remedy, told.exit_code, told.status) == ("no", "Mend", 2, 400)
 
 
 def test_a_failure_without_problems_or_files_stays_as_it_is() -> None:
-    plain = Failure("no")
+    plain = CommandFailure("no")
     assert located(plain, [source(DAG)]) is plain
-    listed = Failure("no", problems=[("a", "b")])
+    listed = CommandFailure("no", problems=[("a", "b")])
     assert located(listed, []) is listed
 
 
 def test_large_files_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longshore.dispatcher.cli.file_lines.MAX_LOCATED_CHARACTERS", 10)
-    told = located(Failure("no", problems=[("tasks", "b")]), [source(json.dumps({"tasks": []}))])
+    told = located(
+        CommandFailure("no", problems=[("tasks", "b")]), [source(json.dumps({"tasks": []}))]
+    )
     assert told.problems == (("tasks", "b"),)
 
 

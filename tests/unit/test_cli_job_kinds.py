@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.job_terms import refuse_endless
 from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
@@ -378,7 +378,7 @@ def test_wait_says_that_only_a_cancel_ends_it(
 def test_a_sysbatch_job_without_late_joiners_can_be_waited_for() -> None:
     body = {"type": "sysbatch", "tasks": [TASK]}
     refuse_endless({**body, "late_joiners": False}, "--wait")
-    with pytest.raises(Failure, match="--wait would never end"):
+    with pytest.raises(CommandFailure, match="--wait would never end"):
         refuse_endless({**body, "late_joiners": True}, "--wait")
 
 

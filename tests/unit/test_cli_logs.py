@@ -11,7 +11,7 @@ from urllib3.response import BaseHTTPResponse, HTTPResponse
 
 from longshore.dispatcher.cli import logs
 from longshore.dispatcher.cli.client import Client, Json, Query
-from longshore.dispatcher.cli.failure import UNREACHABLE, Failure
+from longshore.dispatcher.cli.failure import UNREACHABLE, CommandFailure
 from longshore.dispatcher.cli.logs import PatienceAsked, look
 from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.cli.views import ContainerView
@@ -62,7 +62,7 @@ def test_another_attempt_is_seen_where_the_answer_has_the_last_ones_only(
             del response
             yield b"abc"
             if len(offsets) == 1:
-                raise Failure("gone", exit_code=UNREACHABLE)
+                raise CommandFailure("gone", exit_code=UNREACHABLE)
 
     tail = logs.Tail(Flaky("http://127.0.0.1:1", ""), "c-1", "stdout")
     assert list(tail.bytes_to_the_end()) == [b"abc", b"abc"]
@@ -226,7 +226,7 @@ class Looks:
     def __call__(self, client: Client, container_id: str) -> ContainerView:
         try:
             seen = look(client, container_id)
-        except Failure:
+        except CommandFailure:
             self.failed += 1
             raise
         self.good += 1

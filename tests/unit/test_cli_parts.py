@@ -13,11 +13,11 @@ import urllib3
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import checked_token, checked_url
 from longshore.dispatcher.cli.containers import show_fields
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.feed import Changed, parse
 from longshore.dispatcher.cli.progress import outcome_line
 from longshore.dispatcher.cli.submission import amounts, gpus, pairs, read_files
-from longshore.dispatcher.cli.views import ContainerView, InstanceView, ReasonView, view
+from longshore.dispatcher.cli.views import ContainerView, ReasonView, ShownInstance, view
 
 
 def container(identifier: str = "c-1", **others: object) -> ContainerView:
@@ -72,7 +72,7 @@ def test_several_files_are_one_list(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "broken.yml"
     path.write_bytes(content)
-    with pytest.raises(Failure, match=why) as caught:
+    with pytest.raises(CommandFailure, match=why) as caught:
         read_files([str(path)])
     assert caught.value.exit_code == 2
     assert str(path) in caught.value.sentence
@@ -81,15 +81,15 @@ def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, content: bytes, why
 def test_json_files_are_told_what_json_they_lack(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text("{command: [a]}", encoding="utf-8")
-    with pytest.raises(Failure, match="not JSON"):
+    with pytest.raises(CommandFailure, match="not JSON"):
         read_files([str(path)])
 
 
 def test_a_missing_file_and_stdin_twice_are_usage_errors() -> None:
-    with pytest.raises(Failure, match="No such file") as caught:
+    with pytest.raises(CommandFailure, match="No such file") as caught:
         read_files(["/nonexistent/x.yml"])
     assert caught.value.exit_code == 2
-    with pytest.raises(Failure, match="twice"):
+    with pytest.raises(CommandFailure, match="twice"):
         read_files(["-", "-"])
 
 
@@ -97,7 +97,7 @@ def test_a_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("longshore.dispatcher.cli.submission.MAX_FILE_BYTES", 2**20)
     path = tmp_path / "large.yml"
     path.write_bytes(b"#" * (2**20 + 1))
-    with pytest.raises(Failure, match="larger than 1 MiB"):
+    with pytest.raises(CommandFailure, match="larger than 1 MiB"):
         read_files([str(path)])
 
 
@@ -112,7 +112,7 @@ def test_pairs_keep_everything_after_the_first_sign(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("argument", ["=x", "NOT_SET_ANYWHERE", ""])
 def test_a_pair_without_name_or_value_is_a_usage_error(argument: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandFailure) as caught:
         pairs("--env", [argument], from_environment=True)
     assert caught.value.exit_code == 2
 
@@ -132,7 +132,7 @@ def test_gpus_are_a_number_or_what_each_of_them_is(text: str, wanted: object) ->
 
 @pytest.mark.parametrize("text", ["", "-1", "a100", "1.5", "2,a100", "2,", "2,model=", "2,cores=1"])
 def test_other_gpus_are_a_usage_error(text: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandFailure) as caught:
         gpus(text)
     assert caught.value.exit_code == 2
 
@@ -140,7 +140,7 @@ def test_other_gpus_are_a_usage_error(text: str) -> None:
 def test_amounts_are_whole_numbers() -> None:
     assert amounts("--resource", ["licence=2", "b=0"]) == {"licence": 2, "b": 0}
     for wrong in ("licence", "licence=", "licence=1.5", "licence=-1", "=1"):
-        with pytest.raises(Failure, match="--resource"):
+        with pytest.raises(CommandFailure, match="--resource"):
             amounts("--resource", [wrong])
 
 
@@ -180,7 +180,7 @@ def test_what_was_asked_for_is_shown() -> None:
     "url", ["", "localhost:8420", "ftp://x", "http://", "http://x:0", "http://[1"]
 )
 def test_what_is_no_url_is_a_usage_error(url: str) -> None:
-    with pytest.raises(Failure, match="not the URL") as caught:
+    with pytest.raises(CommandFailure, match="not the URL") as caught:
         checked_url(url)
     assert caught.value.exit_code == 2
 
@@ -191,7 +191,7 @@ def test_a_url_may_carry_a_path() -> None:
 
 @pytest.mark.parametrize("token", ["a\nb", "a b", "schlüssel", "\x00"])
 def test_a_token_that_no_header_can_hold_is_a_usage_error(token: str) -> None:
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandFailure) as caught:
         checked_token(token)
     assert caught.value.exit_code == 2
 
@@ -218,13 +218,13 @@ def test_the_status_is_the_containers(state: str, exit_code: int | None, status:
 
 
 def test_views_read_money_as_text_or_number_and_ignore_what_they_do_not_know() -> None:
-    seen = view({"id": "i", "state": "idle", "price_usd_per_hour": "0.05", "new": 1}, InstanceView)
+    seen = view({"id": "i", "state": "idle", "price_usd_per_hour": "0.05", "new": 1}, ShownInstance)
     assert seen.price_usd_per_hour == Decimal("0.05")
     assert container(cost_usd=0.25).cost_usd == Decimal("0.25")
 
 
 def test_another_dialect_is_one_sentence() -> None:
-    with pytest.raises(Failure, match="cannot read what the server says"):
+    with pytest.raises(CommandFailure, match="cannot read what the server says"):
         container(attempts="none")
 
 
@@ -360,7 +360,7 @@ def test_events_are_found_however_the_bytes_are_cut() -> None:
 
 def test_an_event_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longshore.dispatcher.cli.feed.MAX_LINE_BYTES", 1000)
-    with pytest.raises(Failure, match="without end"):
+    with pytest.raises(CommandFailure, match="without end"):
         list(parse([b"data: "] + [b"x" * 100] * 20))
 
 

@@ -9,9 +9,9 @@ import click
 import pytest
 
 from longshore.dispatcher.cli.described import array, dependency
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.cli.spans import Moment, moment_of, seconds_of
+from longshore.dispatcher.cli.spans import MomentParam, moment_of, seconds_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
@@ -73,7 +73,7 @@ def test_moments(text: str, moment: str) -> None:
 )
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(click.BadParameter, match="must be a moment with its zone"):
-        Moment().convert(text, None, None)
+        MomentParam().convert(text, None, None)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_arrays_are_written_as_slurm_writes_them(text: str, wanted: object) -> N
 
 @pytest.mark.parametrize("text", ["", "%", "5%", "%5", "-1", "1-5", "1,2", "ten", "5 % 2", "5%2%1"])
 def test_other_arrays_are_a_usage_error(text: str) -> None:
-    with pytest.raises(Failure, match="neither N nor N%M") as caught:
+    with pytest.raises(CommandFailure, match="neither N nor N%M") as caught:
         array(text)
     assert caught.value.exit_code == 2
 
@@ -115,7 +115,7 @@ def test_dependencies(text: str, wanted: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "align", "i-1", "c-", "j-1:", "j-1:ok", "j-1:end:end"])
 def test_other_dependencies_are_a_usage_error(text: str) -> None:
-    with pytest.raises(Failure, match="--after") as caught:
+    with pytest.raises(CommandFailure, match="--after") as caught:
         dependency(text)
     assert caught.value.exit_code == 2
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from longshore.dispatcher.cli import output
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.cli.progress import LineProgress, LiveProgress
 
@@ -225,7 +225,7 @@ def test_sentences_and_failures_are_made_visible(capsys: pytest.CaptureFixture[s
         f"longshore: {VISIBLE}",
         rf"longshore: {VISIBLE}\nlonghsore: forged",
     ]
-    failure = Failure(EVIL, remedy=EVIL, problems=[(EVIL, EVIL), ("", EVIL)])
+    failure = CommandFailure(EVIL, remedy=EVIL, problems=[(EVIL, EVIL), ("", EVIL)])
     assert failure.lines() == [
         f"longshore: {VISIBLE}. {VISIBLE}",
         f"  {VISIBLE}: {VISIBLE}",

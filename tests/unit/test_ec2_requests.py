@@ -11,7 +11,7 @@ import pytest
 from longshore.drivers.ec2.driver import DRIVER
 from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.ec2.requests import (
-    Placement,
+    LaunchTarget,
     client_token,
     image_of,
     leftover_filters,
@@ -35,7 +35,7 @@ def made(**fields: Any) -> Ec2Parameters:
 def arguments(
     parameters: Ec2Parameters | None = None,
     type_: InstanceType = TYPE,
-    placement: Placement = Placement(subnet="subnet-1"),  # noqa: B008 - it is frozen
+    placement: LaunchTarget = LaunchTarget(subnet="subnet-1"),  # noqa: B008 - it is frozen
     **more: Any,
 ) -> dict[str, Any]:
     wanted: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_the_whole_request_for_an_ordinary_instance() -> None:
         "InstanceType": "m7i.large",
         "MinCount": 1,
         "MaxCount": 1,
-        "ClientToken": client_token("token-1", TYPE, Placement(subnet="subnet-1")),
+        "ClientToken": client_token("token-1", TYPE, LaunchTarget(subnet="subnet-1")),
         "UserData": b"data",
         "KeyName": "longshore-key",
         "SubnetId": "subnet-1",
@@ -77,14 +77,14 @@ def test_the_whole_request_for_an_ordinary_instance() -> None:
 
 
 def test_a_client_token_is_of_one_attempt_in_one_place() -> None:
-    here, there = Placement(subnet="subnet-1"), Placement(subnet="subnet-2")
+    here, there = LaunchTarget(subnet="subnet-1"), LaunchTarget(subnet="subnet-2")
     tokens = [
         client_token("a", TYPE, here),
         client_token("b", TYPE, here),
         client_token("a", SPOT, here),
         client_token("a", replace(TYPE, provider_type="m7i.xlarge"), here),
         client_token("a", TYPE, there),
-        client_token("a", TYPE, Placement(zone="subnet-1")),
+        client_token("a", TYPE, LaunchTarget(zone="subnet-1")),
     ]
     assert len(set(tokens)) == len(tokens)
     assert client_token("a", replace(TYPE, name="other"), here) == tokens[0]
@@ -94,35 +94,35 @@ def test_a_client_token_is_of_one_attempt_in_one_place() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, [Placement()]),
+        ({}, [LaunchTarget()]),
         ({"subnets": ["subnet-2", "subnet-1"]}, ["subnet-2", "subnet-1"]),
-        ({"zones": ["eu-test-1a"]}, [Placement(zone="eu-test-1a")]),
+        ({"zones": ["eu-test-1a"]}, [LaunchTarget(zone="eu-test-1a")]),
     ],
 )
 def test_placements_come_in_the_configured_order(
     fields: dict[str, Any], expected: list[Any]
 ) -> None:
-    wanted = [Placement(subnet=each) if isinstance(each, str) else each for each in expected]
+    wanted = [LaunchTarget(subnet=each) if isinstance(each, str) else each for each in expected]
     assert list(placements(made(**fields))) == wanted
 
 
 @pytest.mark.parametrize(
     ("fields", "placement", "expected"),
     [
-        ({}, Placement(), {}),
+        ({}, LaunchTarget(), {}),
         (
             {"zones": ["eu-test-1a"]},
-            Placement(zone="eu-test-1a"),
+            LaunchTarget(zone="eu-test-1a"),
             {"Placement": {"AvailabilityZone": "eu-test-1a"}},
         ),
         (
             {"security_groups": ["sg-1", "sg-2"]},
-            Placement(subnet="subnet-1"),
+            LaunchTarget(subnet="subnet-1"),
             {"SubnetId": "subnet-1", "SecurityGroupIds": ["sg-1", "sg-2"]},
         ),
         (
             {"security_groups": ["sg-1"], "address": "public"},
-            Placement(subnet="subnet-1"),
+            LaunchTarget(subnet="subnet-1"),
             {
                 "NetworkInterfaces": [
                     {
@@ -137,13 +137,13 @@ def test_placements_come_in_the_configured_order(
         ),
         (
             {"security_groups": ["sg-1"], "address": "public"},
-            Placement(),
+            LaunchTarget(),
             {"SecurityGroupIds": ["sg-1"]},
         ),
     ],
 )
 def test_the_network(
-    fields: dict[str, Any], placement: Placement, expected: dict[str, Any]
+    fields: dict[str, Any], placement: LaunchTarget, expected: dict[str, Any]
 ) -> None:
     sent = arguments(made(**fields), placement=placement)
     names = ("NetworkInterfaces", "SecurityGroupIds", "SubnetId", "Placement")

@@ -20,7 +20,7 @@ from longshore.pool.model import IdleBehavior, ProbeReport
 from longshore.pool.remote.link_lease import LeaseRenewal
 from longshore.pool.remote.ssh_keys import load_or_create_private_key
 from longshore.pool.runner.lease import Lease, PowerOff, Terms, parse_terms
-from longshore.pool.runner.spool import Places
+from longshore.pool.runner.spool import SpoolPaths
 from longshore.pool.runner.wire import Refusal
 from tests.engine_rig import Rig, last_commands
 from tests.link_rig import link_settings
@@ -235,9 +235,9 @@ class Rehearsal(PowerOff):
         self.ends += 1
 
 
-def all_in(directory: Path) -> Places:
+def all_in(directory: Path) -> SpoolPaths:
     path = str(directory)
-    return Places(path, path, path, path, "name", path)
+    return SpoolPaths(path, path, path, path, "name", path)
 
 
 class Kept:

@@ -16,9 +16,9 @@ from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
 from longshore.dispatcher.store import writer
 from longshore.dispatcher.store.store import Store
 from longshore.pool.runner import launch
-from longshore.pool.runner.engines import Engine
-from longshore.pool.runner.spool import Places, Spool
-from longshore.pool.runner.wire import Order, Refusal
+from longshore.pool.runner.engines import ContainerEngine
+from longshore.pool.runner.spool import Spool, SpoolPaths
+from longshore.pool.runner.wire import Refusal, StartOrder
 from tests.small_disk import fill, small_disk
 from tests.store_values import container, insert, url_in
 
@@ -108,7 +108,7 @@ def _reserved() -> Iterator[None]:
 
 
 def launcher_in(base: Path) -> launch.Launcher:
-    places = Places(
+    places = SpoolPaths(
         str(base),
         f"{base}/spool",
         f"{base}/logs",
@@ -117,10 +117,10 @@ def launcher_in(base: Path) -> launch.Launcher:
         f"{base}/apart",
     )
     spool = Spool(places)
-    return launch.Launcher(spool, Engine("process", work=places.work), dict(os.environ))
+    return launch.Launcher(spool, ContainerEngine("process", work=places.work), dict(os.environ))
 
 
-ORDER = Order("a", "c", "", (b"true",), ((b"filler", b"x" * 100_000),), 0, 0)
+ORDER = StartOrder("a", "c", "", (b"true",), ((b"filler", b"x" * 100_000),), 0, 0)
 
 
 @pytest.mark.usefixtures("_reserved")

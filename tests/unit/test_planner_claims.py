@@ -17,7 +17,7 @@ from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.errors import BugError, ErrorScope, QuotaError
 from longshore.drivers.interface import Resources
 from longshore.pool.create_backoff import CreateBackoff
-from longshore.pool.holds import Scope, Tally
+from longshore.pool.holds import InstanceCounts, Scope
 from longshore.pool.model import PoolSettings
 from tests.planner_rig import make_limits, make_view
 from tests.samples import make_container, make_type
@@ -88,8 +88,8 @@ def test_at_a_limit_one_has_the_room_that_a_class_claims_for_one_who_comes_after
 def test_a_quota_of_one_type_is_a_group_of_its_own() -> None:
     types = {type_.name: type_ for type_ in (T1, T2, T8)}
 
-    def one_each(_scope: Scope) -> Tally:
-        return Tally(there=1, there_cpu_millis=2000)
+    def one_each(_scope: Scope) -> InstanceCounts:
+        return InstanceCounts(there=1, there_cpu_millis=2000)
 
     holds = CreateBackoff(settings=PoolSettings(), types=types, groups={})
     for name in ("t1", "t2"):

@@ -13,7 +13,7 @@ from longshore.pool.runner import backlog
 from longshore.pool.runner.backlog import STEP_BYTES, TAKEN_BYTES, Backlog
 from longshore.pool.runner.kept import Gap, write_gap
 from longshore.pool.runner.logs import WINDOW_BYTES, LogPump
-from longshore.pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner.spool import Spool, SpoolPaths, attempt_of
 
 HEAD, TAIL = 2 * STEP_BYTES, STEP_BYTES
 
@@ -22,7 +22,7 @@ HEAD, TAIL = 2 * STEP_BYTES, STEP_BYTES
 def spool(tmp_path: Path) -> Spool:
     base = str(tmp_path)
     made = Spool(
-        Places(
+        SpoolPaths(
             base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t", f"{base}/apart"
         )
     )

@@ -20,10 +20,10 @@ import pytest
 
 from longshore.pool.runner import collector
 from longshore.pool.runner.backlog import END_OF_GAP, STEP_BYTES, TAKEN_BYTES, Backlog
-from longshore.pool.runner.collector import Collector, Stream
+from longshore.pool.runner.collector import Collector, PipeStream
 from longshore.pool.runner.kept import Gap, read_gap, write_gap
 from longshore.pool.runner.logs import LogPump
-from longshore.pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner.spool import Spool, SpoolPaths, attempt_of
 from tests.small_disk import fill, small_disk
 
 HEAD, TAIL = 2 * STEP_BYTES, STEP_BYTES
@@ -42,7 +42,9 @@ class Bed:
     def __init__(self, base: str, logs: str) -> None:
         self.base = base
         self.spool = Spool(
-            Places(base, f"{base}/spool", logs, f"{base}/c/work", "longshore-t", f"{base}/apart")
+            SpoolPaths(
+                base, f"{base}/spool", logs, f"{base}/c/work", "longshore-t", f"{base}/apart"
+            )
         )
         assert self.spool.claim(attempt_of("a", "c", "podman", "boot", "")) is not None
         for path in (self.spool.collected("a"), *map(self.pipe, ("stdout", "stderr"))):
@@ -356,7 +358,7 @@ def test_what_a_log_cannot_take_is_lost(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Stream, "_move", fail_with(getattr(errno, name)))
+        patch.setattr(PipeStream, "_move", fail_with(getattr(errno, name)))
         bed.write(PIECE)
     bed.write(PIECE)
     assert bed.read() == [(PIECE, content(PIECE, PIECE))]
@@ -370,7 +372,7 @@ def test_the_pipe_keeps_what_fails_for_another_cause(
     number = getattr(errno, name)
     monkeypatch.setattr(collector, "TROUBLE_REST_S", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(Stream, "_move", fail_with(number))
+        patch.setattr(PipeStream, "_move", fail_with(number))
         bed.write(PIECE)
         assert bed.read() == []
     assert os.strerror(number) in bed.trouble.read_text()

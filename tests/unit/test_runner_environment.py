@@ -11,12 +11,12 @@ import pytest
 
 from longshore.pool.runner import cgroups, engines
 from longshore.pool.runner.collector import Collector
-from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.engines import ContainerEngine
 from longshore.pool.runner.invocation import Recipe
 from longshore.pool.runner.launch import Launcher
 from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
-from longshore.pool.runner.spool import Places, Spool, attempt_of
-from longshore.pool.runner.wire import Order, Refusal
+from longshore.pool.runner.spool import Spool, SpoolPaths, attempt_of
+from longshore.pool.runner.wire import Refusal, StartOrder
 from tests.runner_harness import eventually, reap_one
 from tests.small_disk import fill, small_disk
 
@@ -45,7 +45,7 @@ def spool(tmp_path: Path) -> Spool:
     base = str(tmp_path)
     name = "longshore-0-0123456789abcdef"
     return Spool(
-        Places(base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", name, f"{base}/apart")
+        SpoolPaths(base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", name, f"{base}/apart")
     )
 
 
@@ -58,11 +58,11 @@ def said(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(said: Path, tmp_path: Path) -> Engine:
+def client(said: Path, tmp_path: Path) -> ContainerEngine:
     binary = tmp_path / "client"
     binary.write_text(CLIENT.replace("@SAID@", str(said)))
     binary.chmod(0o755)
-    return Engine("podman", prefix=(str(binary),))
+    return ContainerEngine("podman", prefix=(str(binary),))
 
 
 @pytest.fixture
@@ -78,7 +78,11 @@ def _reserved() -> Iterator[None]:
 
 @pytest.fixture
 def launcher(
-    spool: Spool, client: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _reserved: None
+    spool: Spool,
+    client: ContainerEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    _reserved: None,
 ) -> Iterator[Launcher]:
     """A launcher on a machine whose groups are plain files; what it spawned has ended."""
     for controller in ("cpu", "memory"):
@@ -89,9 +93,9 @@ def launcher(
     eventually(lambda: launcher.reap() == [] and not launcher._children)
 
 
-def order(env: dict[str, str], attempt_id: str = "a") -> Order:
+def order(env: dict[str, str], attempt_id: str = "a") -> StartOrder:
     pairs = tuple((name.encode(), value.encode()) for name, value in sorted(env.items()))
-    return Order(attempt_id, "c", "image", (b"true",), pairs, 0, 0)
+    return StartOrder(attempt_id, "c", "image", (b"true",), pairs, 0, 0)
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -99,7 +103,7 @@ def order(env: dict[str, str], attempt_id: str = "a") -> Order:
 def test_no_name_of_a_users_is_in_the_environment_of_the_client(
     spool: Spool, name: str, value: str
 ) -> None:
-    recipe = Recipe(spool, Engine("podman", prefix=("podman",)), {"PATH": "/bin"})
+    recipe = Recipe(spool, ContainerEngine("podman", prefix=("podman",)), {"PATH": "/bin"})
     made = recipe.contained(order({name: value, "PLAIN": "1"}), "g")
     assert {each for each in made.env if not each.startswith(b"_ls_")} == {b"PATH"}
     assert not [each for each in (*made.argv, *made.env.values()) if b"/dir" in each]
@@ -157,7 +161,7 @@ esac
 
 
 def test_a_container_is_signalled_and_has_its_end_on_a_full_spool(
-    spool: Spool, launcher: Launcher, client: Engine, tmp_path: Path
+    spool: Spool, launcher: Launcher, client: ContainerEngine, tmp_path: Path
 ) -> None:
     Path(client.prefix[0]).write_text(UNHURRIED)
     with small_disk(tmp_path / "small") as disk:
@@ -184,7 +188,7 @@ def test_a_container_is_signalled_and_has_its_end_on_a_full_spool(
 
 
 def test_secrets_of_ours_that_the_spool_does_not_know_are_removed(
-    spool: Spool, client: Engine, said: Path
+    spool: Spool, client: ContainerEngine, said: Path
 ) -> None:
     kept, forgotten = (secret_name(spool, each, 0) for each in ("kept", "forgotten"))
     strangers = "somebody-elses-0"
@@ -204,7 +208,7 @@ def test_a_secrets_name_is_as_short_as_podman_wants_it(spool: Spool) -> None:
 
 
 def refused(spool: Spool, engine: str, env: dict[str, str]) -> str:
-    recipe = Recipe(spool, Engine(engine, prefix=(engine,)), {})
+    recipe = Recipe(spool, ContainerEngine(engine, prefix=(engine,)), {})
     with pytest.raises(Refusal) as refusal:
         recipe.contained(order(env), "g")
     assert refusal.value.code == "invalid"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from longshore.pool.runner import cgroups
-from longshore.pool.runner.engines import Engine
+from longshore.pool.runner.engines import ContainerEngine
 from longshore.pool.runner.launch import Launcher
-from longshore.pool.runner.spool import Places, Spool, attempt_of
+from longshore.pool.runner.spool import Spool, SpoolPaths, attempt_of
 from tests.runner_harness import Runner
 
 
@@ -35,8 +35,8 @@ def unified(root: Path) -> Path:
 @pytest.fixture
 def launcher(tmp_path: Path) -> Launcher:
     base = str(tmp_path)
-    places = Places(base, f"{base}/spool", f"{base}/logs", f"{base}/work", "p", f"{base}/apart")
-    return Launcher(Spool(places), Engine("podman"), dict(os.environ))
+    places = SpoolPaths(base, f"{base}/spool", f"{base}/logs", f"{base}/work", "p", f"{base}/apart")
+    return Launcher(Spool(places), ContainerEngine("podman"), dict(os.environ))
 
 
 QUOTAS = [(1500, "150000"), (1, "1000"), (11, "1100"), (1_000_000_000, "100000000000")]

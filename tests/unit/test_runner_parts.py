@@ -23,12 +23,12 @@ import pytest
 from longshore.pool.remote import deploy
 from longshore.pool.remote.deploy import build_runner
 from longshore.pool.runner import cgroups, containment, engines, launch, scripts, spawning
-from longshore.pool.runner.engines import Engine, EngineConfig, EngineConfigError
-from longshore.pool.runner.inotify import GrowthListener, Watch
+from longshore.pool.runner.engines import ContainerEngine, EngineConfigError, EngineOptions
+from longshore.pool.runner.inotify import DirectoryWatch, GrowthListener
 from longshore.pool.runner.logs import CHUNK_BYTES, WINDOW_BYTES, LogPump
 from longshore.pool.runner.output import MAX_WAITING_BYTES, Output
-from longshore.pool.runner.spool import Places, Spool
-from longshore.pool.runner.wire import Order, ProtocolError
+from longshore.pool.runner.spool import Spool, SpoolPaths
+from longshore.pool.runner.wire import ProtocolError, StartOrder
 from tests.conftest import not_tested
 from tests.runner_harness import alive, eventually, reap_one
 
@@ -39,7 +39,7 @@ SOURCES = sorted(Path(deploy.__file__).parent.glob("runner/*.py"))
 def spool(tmp_path: Path) -> Spool:
     base = str(tmp_path)
     return Spool(
-        Places(
+        SpoolPaths(
             base, f"{base}/spool", f"{base}/logs", f"{base}/c/work", "longshore-t", f"{base}/apart"
         )
     )
@@ -99,10 +99,12 @@ resource select selectors shlex signal stat struct subprocess sys time typing
 
 
 def test_an_engine_configuration_is_read() -> None:
-    assert engines.parse_config("{}") == EngineConfig()
-    assert engines.parse_config('{"pull_timeout_s":60.5}') == EngineConfig(pull_timeout_s=60)
+    assert engines.parse_config("{}") == EngineOptions()
+    assert engines.parse_config('{"pull_timeout_s":60.5}') == EngineOptions(pull_timeout_s=60)
     text = '{"name":"podman","binary":"p","global_arguments":["a"],"arguments":["b"],"init":false}'
-    assert engines.parse_config(text) == EngineConfig("podman", "p", ("a",), ("b",), "", init=False)
+    assert engines.parse_config(text) == EngineOptions(
+        "podman", "p", ("a",), ("b",), "", init=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_growth_is_told_with_and_without_the_kernels_help(
 ) -> None:
     grew: list[set[str] | None] = []
     selector = select.poll()
-    watch = Watch(spool.places.logs)
+    watch = DirectoryWatch(spool.places.logs)
     selector.register(watch.descriptor, select.POLLIN)
     assert selector.poll(0) == []
     Path(spool.log("a", "stdout")).write_bytes(b"x")
@@ -186,7 +188,7 @@ def test_growth_is_told_with_and_without_the_kernels_help(
     def none_left(_: object, directory: str) -> None:
         raise OSError(28, "no watches left", directory)
 
-    monkeypatch.setattr(Watch, "__init__", none_left)
+    monkeypatch.setattr(DirectoryWatch, "__init__", none_left)
     listener = GrowthListener(spool.places.logs, selectors.PollSelector(), grew.append)
     listener.tick(100.0)
     listener.tick(100.05)
@@ -248,11 +250,15 @@ def test_where_nothing_can_be_born_in_a_group_the_job_joins_it(
     if not containment.hierarchies():
         not_tested("control groups need root")
     monkeypatch.setattr(spawning, "CLONE_NUMBER", ctypes.c_long(1 << 20))
-    engine = Engine("process", hierarchy=containment.hierarchies()[0], work=spool.places.work)
+    engine = ContainerEngine(
+        "process", hierarchy=containment.hierarchies()[0], work=spool.places.work
+    )
     launcher = launch.Launcher(spool, engine, dict(os.environ))
     for name in ("a", "b"):
         script = "cat /proc/self/cgroup; setsid sleep 60 & exit 3"
-        attempt = launcher.start(Order(name, "c", "", (b"sh", b"-c", script.encode()), (), 0, 0))
+        attempt = launcher.start(
+            StartOrder(name, "c", "", (b"sh", b"-c", script.encode()), (), 0, 0)
+        )
         assert attempt is not None
         reap_one(launcher, spool, name)
         ended = spool.ended(name)
@@ -270,10 +276,12 @@ def test_without_a_group_the_supervisor_ends_what_is_below_it(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, children: str
 ) -> None:
     monkeypatch.setattr(scripts, "PROCESS", scripts.PROCESS.replace("children", children))
-    launcher = launch.Launcher(spool, Engine("process", work=spool.places.work), dict(os.environ))
+    launcher = launch.Launcher(
+        spool, ContainerEngine("process", work=spool.places.work), dict(os.environ)
+    )
     daemon = "env -i setsid sh -c 'echo $$ >pid; exec sleep 60' >/dev/null 2>&1 &"
     script = f"{daemon} until [ -s pid ]; do sleep 0.01; done; cat pid; exit 3"
-    launcher.start(Order("a", "c", "", (b"sh", b"-c", script.encode()), (), 0, 0))
+    launcher.start(StartOrder("a", "c", "", (b"sh", b"-c", script.encode()), (), 0, 0))
     reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
@@ -286,12 +294,14 @@ def test_a_job_that_cannot_join_its_group_never_runs(
     spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A plain directory takes a group's place: nothing can be written to a file that is not there.
-    engine = Engine("process", hierarchy=str(tmp_path / "hierarchy"), work=spool.places.work)
+    engine = ContainerEngine(
+        "process", hierarchy=str(tmp_path / "hierarchy"), work=spool.places.work
+    )
     tmp_path.joinpath("hierarchy").mkdir()
     launcher = launch.Launcher(spool, engine, dict(os.environ))
     command = (b"touch", os.fsencode(tmp_path / "ran"))
     monkeypatch.setattr(containment, "create", _create_closed)
-    launcher.start(Order("a", "c", "", command, (), 0, 0))
+    launcher.start(StartOrder("a", "c", "", command, (), 0, 0))
     reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None
@@ -376,8 +386,8 @@ def test_version_2_counts_the_kills(
     binary.chmod(0o755)
     events = unified / "longshore-t" / "a" / "memory.events"
     environ = {**os.environ, "KILLS": str(kills), "CODE": str(code), "EVENTS": str(events)}
-    launcher = launch.Launcher(spool, Engine("docker", prefix=(str(binary),)), environ)
-    launcher.start(Order("a", "c", "image", (), (), 0, memory))
+    launcher = launch.Launcher(spool, ContainerEngine("docker", prefix=(str(binary),)), environ)
+    launcher.start(StartOrder("a", "c", "image", (), (), 0, memory))
     reap_one(launcher, spool, "a")
     ended = spool.ended("a")
     assert ended is not None

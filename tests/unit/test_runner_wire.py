@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longshore.pool.runner import wire
-from longshore.pool.runner.wire import MAX_LINE_BYTES, LineBuffer, Order, ProtocolError, Refusal
+from longshore.pool.runner.wire import (
+    MAX_LINE_BYTES,
+    LineBuffer,
+    ProtocolError,
+    Refusal,
+    StartOrder,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -75,7 +81,7 @@ def test_an_order_is_complete_or_refused(value: Any) -> None:
     assert all(name and b"=" not in name for name, _ in order.env)
 
 
-def _parsed(value: Any) -> Order | None:
+def _parsed(value: Any) -> StartOrder | None:
     try:
         return wire.parse_order(value)
     except Refusal:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from longshore.drivers.errors import CommandFailed, Unreachable
-from longshore.pool.remote.session_requests import Outbox, RequestFailed
+from longshore.pool.remote.session_requests import RequestFailed, SendQueue
 from longshore.pool.remote.wire import Heartbeat, LogChunk, MalformedMessageError, Push, Reply
 from tests.session_rig import HELLO, Recorder, Rig
 from tests.sshd_host import wait_until
@@ -295,7 +295,7 @@ def test_a_listener_may_close_its_session(rig: Rig) -> None:
 
 
 def test_acknowledgements_are_sent_and_a_later_one_replaces_an_unsent_one() -> None:
-    outbox = Outbox()
+    outbox = SendQueue()
     outbox.acknowledge("a", "stdout", 10)
     outbox.acknowledge("a", "stderr", 3)
     outbox.acknowledge("a", "stdout", 20)
@@ -312,7 +312,7 @@ def test_acknowledgements_are_sent_and_a_later_one_replaces_an_unsent_one() -> N
 
 
 def test_an_outbox_takes_no_more_than_its_limit_and_loses_no_line() -> None:
-    outbox = Outbox()
+    outbox = SendQueue()
     put = 0
     while not outbox.put(put, b"%d\n" % put):
         put += 1
@@ -326,7 +326,7 @@ def test_an_outbox_takes_no_more_than_its_limit_and_loses_no_line() -> None:
 
 def test_a_peer_that_takes_no_acknowledgements_fills_no_memory(rig: Rig) -> None:
     """Found by an attacker's reading: logs of attempts that it made up were all acknowledged."""
-    outbox = Outbox()
+    outbox = SendQueue()
     for number in range(10_000):
         outbox.acknowledge(f"a{number}", "stdout", 1)
     outbox.acknowledge("a1", "stdout", 2)

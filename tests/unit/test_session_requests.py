@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from longshore.pool.remote.session_requests import Outbox, Overdue, RequestFailed, RequestTable
+from longshore.pool.remote.session_requests import Overdue, RequestFailed, RequestTable, SendQueue
 from longshore.pool.remote.wire import Reply
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until
@@ -88,7 +88,7 @@ def test_a_reply_that_came_in_time_counts_though_the_listener_was_slow(make: Mak
 
 
 def test_a_peer_that_never_stops_talking_does_not_keep_a_request_from_expiring() -> None:
-    table = RequestTable(Outbox(), timeout_s=10.0)
+    table = RequestTable(SendQueue(), timeout_s=10.0)
     assert table.wait_s(0.0) is None
     assert table.add(1, "kill", b"x\n", lambda _: None, now=100.0) == ("", True)
     assert table.add(2, "start", b"y\n", lambda _: None, now=101.0) == ("", False)
@@ -101,7 +101,7 @@ def test_a_peer_that_never_stops_talking_does_not_keep_a_request_from_expiring()
 
 
 def test_an_outbox_forgets_what_is_withdrawn_and_its_bytes() -> None:
-    outbox = Outbox()
+    outbox = SendQueue()
     for number in range(16):
         assert outbox.put(number, b"x" * 1024 * 1024) == ""
     assert outbox.put(16, b"y\n") == "too much waits to be sent"

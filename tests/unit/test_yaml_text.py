@@ -11,7 +11,7 @@ import pytest
 
 from longshore.dispatcher.api.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.requests import SubmissionDecoder
-from longshore.dispatcher.cli.failure import Failure
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.submission import read_files
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.input.yaml_text import YamlError, documents
@@ -97,7 +97,7 @@ def test_both_lines_are_told_of_a_job_file_in_yaml_and_in_json(tmp_path: Path) -
     ):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(Failure) as caught:
+        with pytest.raises(CommandFailure) as caught:
             read_files([str(path)])
         what = 'the key "cpus" was given in line 2 already: keep one'
         assert caught.value.problems == ((f"{path}:3:1", what),)

@@ -18,7 +18,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.scheduler.elastic.lifecycle import ExitKind, MemberExit, Transition
+from longshore.dispatcher.scheduler.elastic.lifecycle import MemberExit, MemberExitKind, Transition
 from longshore.dispatcher.scheduler.elastic.model import Member, MemberState
 from longshore.dispatcher.scheduler.elastic.runtime_state import Key, ran_s
 from longshore.dispatcher.scheduler.placement.workload import ATTEMPTS_MOST
@@ -36,7 +36,7 @@ def member_end(key: Key, end: AttemptEnd, now: float) -> MemberExit:
     """Return the end of a member as the rules want it."""
     code = end.attempt.exit_code
     ending = _ending(end)
-    if ending is ExitKind.EXITED and end.outcome is AttemptOutcome.FAILED and not code:
+    if ending is MemberExitKind.EXITED and end.outcome is AttemptOutcome.FAILED and not code:
         code = 1  # the program ended well, and too late or otherwise amiss
     why = end.reason.message if end.reason is not None else ""
     return MemberExit(
@@ -54,19 +54,19 @@ def is_worn_out(end: AttemptEnd) -> bool:
     return len(end.container.attempts) >= ATTEMPTS_MOST and end.attempt.ending is None
 
 
-def _ending(end: AttemptEnd) -> ExitKind:
+def _ending(end: AttemptEnd) -> MemberExitKind:
     code = end.reason.code if end.reason is not None else ""
     if end.refused and end.outcome is AttemptOutcome.FAILED:
         # Whatever else was to become of it: it would be refused again.
-        return ExitKind.START_REFUSED
+        return MemberExitKind.START_REFUSED
     if end.attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
-        return ExitKind.STOPPED
+        return MemberExitKind.STOPPED
     if code == ENGINE_FAILURE and end.outcome is AttemptOutcome.FAILED:
-        return ExitKind.START_REFUSED
+        return MemberExitKind.START_REFUSED
     if end.never_ran or code in (INTERRUPTED, ENGINE_FAILURE):
         # What the cloud takes back, with a word, is nobody's loss.
-        return ExitKind.START_FAILED
-    return ExitKind.LOST if end.outcome is AttemptOutcome.LOST else ExitKind.EXITED
+        return MemberExitKind.START_FAILED
+    return MemberExitKind.LOST if end.outcome is AttemptOutcome.LOST else MemberExitKind.EXITED
 
 
 def told(fate: Transition, end: AttemptEnd) -> Reason | None:

@@ -25,7 +25,7 @@ RAN_WELL_S = 600.0
 """A member that ran for so long dies as if it were the first time."""
 
 
-class ExitKind(Enum):
+class MemberExitKind(Enum):
     """How a member ended: by itself, lost where it ran, as it was told to, or before it ran."""
 
     EXITED = "exited"
@@ -47,7 +47,7 @@ class MemberExit:
 
     component: str
     index: int
-    ending: ExitKind
+    ending: MemberExitKind
     exit_code: int = 0
     why: str = ""
     ran_s: float = 0.0
@@ -97,8 +97,8 @@ def ended(job: ElasticJob, end: MemberExit, now: float, *, most_losses: int) -> 
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)
     )
     is_stopping = member.state is MemberState.STOPPING
-    is_final = component.role is Role.ESSENTIAL and end.ending is ExitKind.START_REFUSED
-    if end.ending is ExitKind.STOPPED or (is_stopping and not is_final):
+    is_final = component.role is Role.ESSENTIAL and end.ending is MemberExitKind.START_REFUSED
+    if end.ending is MemberExitKind.STOPPED or (is_stopping and not is_final):
         return Transition(job=_with(job, _without_place(member)))
     if not (member.state.has_place or is_stopping):
         return Transition(job=job)
@@ -130,14 +130,14 @@ def may_start(job: ElasticJob) -> tuple[Member, ...]:
 def _after_essential(
     job: ElasticJob, member: Member, end: MemberExit, now: float, most_losses: int
 ) -> Transition:
-    if end.ending is ExitKind.EXITED and end.exit_code == 0:
+    if end.ending is MemberExitKind.EXITED and end.exit_code == 0:
         return _finished(job, member)
     job = _with(job, _without_place(member))
     reason = _fatal(job, end, most_losses)
     if reason is not None:
         stopped, stops = _all_stopped(job)
         return Transition(job=stopped, verdict=MemberDecision.FAILED, stops=stops, reason=reason)
-    if end.ending is ExitKind.LOST:
+    if end.ending is MemberExitKind.LOST:
         job = replace(job, losses=job.losses + 1)
     return _queued_again(job, now)
 
@@ -146,17 +146,17 @@ def _fatal(job: ElasticJob, end: MemberExit, most_losses: int) -> Reason | None:
     """Return why a job fails after the end of an essential member, None for what may pass."""
     name = end.component
     match end.ending:
-        case ExitKind.EXITED:
+        case MemberExitKind.EXITED:
             why = f"essential {name} exited with {end.exit_code}"
             return Reason(code="essential_failed", message=why)
-        case ExitKind.START_REFUSED:
+        case MemberExitKind.START_REFUSED:
             why = f"essential {name} cannot be started: {end.why}"
             return Reason(code="essential_not_started", message=why)
-        case ExitKind.LOST if job.losses >= most_losses:
+        case MemberExitKind.LOST if job.losses >= most_losses:
             how = f" ({end.why})" if end.why else ""
             why = f"essential {name} was lost{how}; lost {job.losses} times before"
             return Reason(code="essential_lost", message=why)
-        case ExitKind.LOST | ExitKind.START_FAILED | ExitKind.STOPPED:
+        case MemberExitKind.LOST | MemberExitKind.START_FAILED | MemberExitKind.STOPPED:
             return None
         case unknown:
             assert_never(unknown)
@@ -201,7 +201,7 @@ def _all_stopped(job: ElasticJob) -> tuple[ElasticJob, tuple[Member, ...]]:
 
 def _after_elastic(member: Member, end: MemberExit, now: float) -> Member:
     """Return an elastic member after its end: it is placed again, the first time at once."""
-    if end.ending is ExitKind.EXITED and end.exit_code == 0:
+    if end.ending is MemberExitKind.EXITED and end.exit_code == 0:
         return replace(member, state=MemberState.FINISHED, instance_id="")
     deaths = deaths_after(member.deaths, end.ran_s)
     return replace(_without_place(member), deaths=deaths, not_before=now + delay_s(deaths))

@@ -9,7 +9,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
 from longshore.drivers.interface import InstanceType
 from longshore.pool import boot_failures, launching
 from longshore.pool.core import PoolCore
-from longshore.pool.holds import CreateBlock, Scope, Tally
+from longshore.pool.holds import CreateBlock, InstanceCounts, Scope
 
 
 def create_limits(
@@ -36,7 +36,7 @@ def hindrances(pool: PoolCore, now: float) -> Callable[[InstanceType], CreateBlo
 
 
 def _hindrances(
-    pool: PoolCore, tally: Callable[[Scope], Tally], now: float
+    pool: PoolCore, tally: Callable[[Scope], InstanceCounts], now: float
 ) -> Callable[[InstanceType], CreateBlock | None]:
     in_flight = launching.types_in_flight(pool)
     unproven = pool.stillborn > 0 and boot_failures.unproven(pool)
@@ -45,6 +45,6 @@ def _hindrances(
     )
 
 
-def _tally(pool: PoolCore) -> Callable[[Scope], Tally]:
+def _tally(pool: PoolCore) -> Callable[[Scope], InstanceCounts]:
     """Return what counts the instances of a scope, each scope once."""
     return cache(lambda scope: launching.tally_of(pool, scope))

@@ -54,7 +54,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ItemSize:
     """What one container takes: (dimension, amount above 0) pairs, and whether it shares a cpu."""
 
     amounts: tuple[tuple[int, int], ...]
@@ -66,7 +66,7 @@ class Bin:
 
     __slots__ = ("_asks", "free", "shared", "slots")
 
-    def __init__(self, asks: Mapping[int, Size], room: Sequence[int], slots: int) -> None:
+    def __init__(self, asks: Mapping[int, ItemSize], room: Sequence[int], slots: int) -> None:
         self._asks = asks
         self.free = list(room)
         self.slots = slots
@@ -155,17 +155,17 @@ class PackingProblem:
         width = _NAMED_DIMENSIONS + len(dimensions) + 1  # the last one is what no type has
         self.room = [_vector(type_.allocatable, dimensions, width) for type_ in self.types]
         numbers = {type_.name: number for number, type_ in enumerate(self.types)}
-        self.asks: list[dict[int, Size]] = [{} for _ in self.types]
+        self.asks: list[dict[int, ItemSize]] = [{} for _ in self.types]
         self.options: list[list[int]] = []
         least: list[int] | None = None
         for number, each in enumerate(options):
-            need, ask = None, Size((), False)
+            need, ask = None, ItemSize((), False)
             for option in each:
                 if option.need is not need:
                     need = option.need
                     vector = _vector(need, dimensions, width)
                     amounts = tuple(pair for pair in enumerate(vector) if pair[1] > 0)
-                    ask = Size(amounts, shares_a_cpu(need))
+                    ask = ItemSize(amounts, shares_a_cpu(need))
                     least = list(vector) if least is None else list(map(min, least, vector))
                 self.asks[numbers[option.type.name]][number] = ask
             self.options.append([numbers[option.type.name] for option in each])
