@@ -100,7 +100,7 @@ class Bench:
         """Let more containers wait, the classes in turn."""
         first, self._submitted = self._submitted, self._submitted + count
         for number in range(first, self._submitted):
-            self.engine.ledger.admit(
+            self.engine.table.admit(
                 Container(
                     id=f"c-{number}",
                     sequence=number,
@@ -125,7 +125,7 @@ class Bench:
         """Fill every instance in a first pass, then let `waiting` wait; return the pass's time."""
         self.submit(PER_WORKER * len(self.engine.pool.workers))
         took = self._run_pass()
-        self.submit(waiting - len(self.engine.ledger.queue))
+        self.submit(waiting - len(self.engine.table.queue))
         return took
 
     def step(self, exits: int) -> float:
@@ -144,11 +144,11 @@ class Bench:
         return self._run_pass()
 
     def _run_pass(self) -> float:
-        before = self.engine.placing.passes
+        before = self.engine.scheduling.passes
         began = time.perf_counter()
         commands = self.engine.handle(Woken(), self.now)
         took = time.perf_counter() - began
-        assert self.engine.placing.passes == before + 1, "no pass was needed"
+        assert self.engine.scheduling.passes == before + 1, "no pass was needed"
         for command in commands:
             for then in getattr(command, "then", (command,)):
                 if isinstance(then, StartAttempt):
@@ -176,7 +176,7 @@ def main() -> int:
     for waiting in (given.few, given.many):
         benches[waiting] = bench = Bench(workers=given.workers, specs=specs)
         first_s = bench.fill(waiting)
-        queued, running = len(bench.engine.ledger.queue), len(bench.running)
+        queued, running = len(bench.engine.table.queue), len(bench.running)
         print(f"{queued} wait, {running} run; the pass that started these took {first_s:.2f} s")
     # As a server does after its start: what lives for long is not looked at again and again.
     gc.collect()

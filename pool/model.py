@@ -16,7 +16,7 @@ MOST_WORDS = 4096
 MOST_NAME = 128
 MOST_CPUS = 2**16
 
-# All that an instance knows of comes in one line (`pool.session_wire`), what waits there too.
+# All that an instance knows of comes in one line (`pool.remote.wire`), what waits there too.
 MOST_UNRELEASED = 1000
 
 # The code of a start that is refused since its instance has booted anew (see `StartAttempt`).

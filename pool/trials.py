@@ -19,7 +19,8 @@ can tell whether it is broken or the requests are, so nothing is concluded from 
 Doubts: what was under way on the instance by the third end is swallowed too. A trial that passes
 does not show that images can be pulled there. So nothing here keeps a container from being tried on
 one instance alone: that others come first, ever later, and that one instance does not use up its
-tries, is for the dispatcher (`dispatcher.planner.avoiding`, `dispatcher.restarts`).
+tries, is for the dispatcher (`dispatcher.scheduler.placement.avoiding`,
+`dispatcher.state.restarts`).
 """
 
 from __future__ import annotations

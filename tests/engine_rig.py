@@ -142,7 +142,7 @@ class Rig(RigStore):
             store_since=self.store_since,
             store_accepted=self.store_accepted,
         )
-        self.outflow = Outbox()
+        self.outbox = Outbox()
         self.uncommitted: list[Write] = []
         self.store_lags = False
         if not listed:
@@ -175,7 +175,7 @@ class Rig(RigStore):
         """Let time pass, waking the engine at each of its deadlines."""
         end = self.now + seconds
         while True:
-            dues = (self.engine.next_wakeup(self.now), self.outflow.next_news())
+            dues = (self.engine.next_wakeup(self.now), self.outbox.next_news())
             due = min((due for due in dues if due is not None), default=None)
             if due is None or due > end:
                 break
@@ -285,12 +285,12 @@ class Rig(RigStore):
 
     def tell_news(self) -> None:
         """Let the engine know whether its commands wait for the store."""
-        news = self.outflow.news(self.now)
+        news = self.outbox.news(self.now)
         if news is not None:
             self._give(news)
 
     def _carry_out(self, commands: list[Command]) -> None:
-        writes, ready = self.outflow.put(commands, self.now)
+        writes, ready = self.outbox.put(commands, self.now)
         self.uncommitted += writes
         self._begin(ready)
         if not self.store_lags:
@@ -302,7 +302,7 @@ class Rig(RigStore):
             write = self.uncommitted.pop(0)
             for change in write.changes:
                 self.take_in(change)
-            self._begin(self.outflow.committed(write.ticket))
+            self._begin(self.outbox.committed(write.ticket))
         self.tell_news()
 
     def _begin(self, commands: list[Following]) -> None:

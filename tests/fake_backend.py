@@ -62,7 +62,7 @@ NOTHING_PLANNED = JobPlan(
 
 
 class FakeBackend(FakeJobs):
-    """Implements `dispatcher.api.backend.Backend`; the methods below `metrics` are for tests.
+    """Implements `dispatcher.service.contracts.Backend`; the methods below `metrics` are for tests.
 
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
     `unavailable` to a sentence to have submissions refused, `problems` to what is wrong, `waiting`

@@ -119,7 +119,7 @@ class _Answers(paramiko.ServerInterface):
 
     def _execute(self, channel: paramiko.Channel, command: bytes) -> None:
         hello = {**HELLO, "cluster": self._server.cluster, "runner_sha256": self._server.sha256}
-        # It comes in pieces, and begins its answer with a mark (`pool.remote_shell`).
+        # It comes in pieces, and begins its answer with a mark (`pool.remote.remote_shell`).
         command = command.replace(b"' '", b"")
         with contextlib.suppress(*BROKEN):
             channel.sendall(b"longshore-answers-here\n")

@@ -71,28 +71,28 @@ class PeriodicWorld:
         self.gate: asyncio.Event | None = None
         self.noted = asyncio.Event()
         self.counted: Counter[LaunchResult] = Counter()
-        self.book, self.service = self._process()
+        self.registry, self.service = self._process()
 
     def _process(self) -> tuple[JobRegistry, PeriodicJobs]:
-        book = JobRegistry()
+        registry = JobRegistry()
         for _, job in sorted(self.store.items()):
             if not job.state.final:
-                book.admit(job)
-        book.turn(self.wall)
+                registry.admit(job)
+        registry.turn(self.wall)
         service = PeriodicJobs(
-            jobs=book,
+            jobs=registry,
             runs=self,
             wall=lambda: self.wall,
             now=lambda: self.wall - self.ahead_s,
             results=self.counted,
         )
         self._begun = False
-        return book, service
+        return registry, service
 
     def crash(self, *, until: str = "") -> None:
         """Let a new process find what is committed, at another time perhaps."""
         self.wall = at(until) if until else self.wall
-        self.book, self.service = self._process()
+        self.registry, self.service = self._process()
 
     # ---- the desk ------------------------------------------------------------------------------
 
@@ -111,14 +111,14 @@ class PeriodicWorld:
         run = replace(run, parent=template.id, created_at=self.wall)
         self.keys[template.id, time] = run.id
         self.store[run.id] = run
-        self.book.admit(run)
+        self.registry.admit(run)
 
     async def note(self, template: Job, time: float) -> None:
         """Commit for which time the last run was."""
         self.calls.append(f"note {template.id} {moment(time)}")
         self._refuse()
         self.store[template.id] = replace(self.store[template.id], launched_for=time)
-        self.book.set_launched_for(template.id, time)
+        self.registry.set_launched_for(template.id, time)
         self.noted.set()
 
     def _refuse(self) -> None:
@@ -143,15 +143,15 @@ class PeriodicWorld:
 
     def change(self, job_id: str, change: Callable[[JobRegistry], None]) -> None:
         """Commit a change of a job, in its book too, and tell the service."""
-        change(self.book)
-        for job in self.book.turn(self.wall):
+        change(self.registry)
+        for job in self.registry.turn(self.wall):
             self.store[job.id] = job
         self.service.hear(PublishJob(job=self.store[job_id]))
 
     def submit(self, job: Job) -> None:
         """Commit a new job and tell the service."""
         self.store[job.id] = job
-        self.book.admit(job)
+        self.registry.admit(job)
         self.service.hear(PublishJob(job=job))
 
     def end_runs(self) -> None:
@@ -159,8 +159,10 @@ class PeriodicWorld:
         for job_id, job in self.store.items():
             if job.parent and not job.state.final:
                 self.store[job_id] = replace(job, state=JobState.SUCCEEDED)
-                self.book.admit(replace(job, tallies=(replace(job.tally, queued=0, succeeded=1),)))
-        self.book.turn(self.wall)
+                self.registry.admit(
+                    replace(job, tallies=(replace(job.tally, queued=0, succeeded=1),))
+                )
+        self.registry.turn(self.wall)
 
     def results(self) -> dict[str, int]:
         """Return what came of the times of schedules, and how often."""

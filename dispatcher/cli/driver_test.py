@@ -182,8 +182,8 @@ def _destroy_existing(trial: Trial, cluster: str, *, agreed: bool) -> None:
                 raise CommandFailure(what, remedy="Say --yes to destroy them", exit_code=USAGE)
             click.confirm(f"Destroy these {len(found)} instances?", abort=True, err=True)
         clusters = tuple(sorted({of for _, of in found}))
-        ledger = Ledger(clusters=clusters, clock=trial.context.clock)
-        left = sweep(instance_set, ledger, trial.patience, trial.wait)
+        table = Ledger(clusters=clusters, clock=trial.context.clock)
+        left = sweep(instance_set, table, trial.patience, trial.wait)
     if left:
         raise CommandFailure("not all could be destroyed", problems=[("", line) for line in left])
 

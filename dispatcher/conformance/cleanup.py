@@ -100,7 +100,7 @@ class Ledger:
 
 
 def sweep(
-    instance_set: InstanceSet, ledger: Ledger, patience: Patience, wait: Callable[[float], None]
+    instance_set: InstanceSet, table: Ledger, patience: Patience, wait: Callable[[float], None]
 ) -> tuple[str, ...]:
     """Destroy all that carries a tag of this run; return what may be left, a line each.
 
@@ -112,30 +112,30 @@ def sweep(
     shown: dict[str, Instance] = {}
     ever: set[str] = set()
     trouble, without = "", 0
-    for instance in ledger.returned():
-        if ledger.is_ours(instance):
+    for instance in table.returned():
+        if table.is_ours(instance):
             _destroy(instance, problems)
-    deadline = ledger.clock() + patience.gone_timeout_s
+    deadline = table.clock() + patience.gone_timeout_s
     for pause_s in patience.pauses_s():
         try:
-            shown, trouble = _listed(instance_set, ledger), ""
+            shown, trouble = _listed(instance_set, table), ""
         except Exception as error:  # noqa: BLE001 - a driver may raise anything; it is told
             trouble = f"{type(error).__name__}: {error}"
         ever |= shown.keys()
         for _, instance in sorted(shown.items()):
-            ledger.seen(instance)
+            table.seen(instance)
             _destroy(instance, problems)
-        doubtful = ledger.clock() < ledger.doubtful_until(patience.listing_lag_s)
+        doubtful = table.clock() < table.doubtful_until(patience.listing_lag_s)
         without = 0 if shown or trouble or doubtful else without + 1
-        over = ledger.clock() >= deadline and not doubtful
-        hopeless = bool(trouble) and not ever and ledger.asked and ledger.all_refused
+        over = table.clock() >= deadline and not doubtful
+        hopeless = bool(trouble) and not ever and table.asked and table.all_refused
         if without == _LISTINGS_WITHOUT or over or hopeless:
             break
         wait(pause_s)
     lines = [_line(each, problems.get(each, "it is still listed")) for each in sorted(shown)]
     lines += [_line(each, problems[each]) for each in sorted(problems.keys() - ever)]
-    for instance in ledger.returned():
-        if not ledger.is_ours(instance) and instance.id not in ever:
+    for instance in table.returned():
+        if not table.is_ours(instance) and instance.id not in ever:
             what = "a create call of ours returned it, and it does not carry our tag"
             lines.append(_line(instance.id, what))
     if trouble:
@@ -156,12 +156,12 @@ def existing(instance_set: InstanceSet, cluster: str) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _listed(instance_set: InstanceSet, ledger: Ledger) -> dict[str, Instance]:
+def _listed(instance_set: InstanceSet, table: Ledger) -> dict[str, Instance]:
     """Return what is ours by id; a driver that lists more than it is asked for is not trusted."""
     shown: dict[str, Instance] = {}
-    for cluster in ledger.clusters:
+    for cluster in table.clusters:
         for instance in instance_set.instances({CLUSTER_TAG: cluster}):
-            if ledger.is_ours(instance):
+            if table.is_ours(instance):
                 shown[instance.id] = instance
     return shown
 

@@ -87,9 +87,7 @@ class Bench:
         self.patience = trial.patience
         self.cluster = CLUSTER_PREFIX + trial.new_token()[:8]
         self.set: InstanceSet = self.open()
-        self._ledger = Ledger(
-            clusters=(self.cluster, self.other_cluster), clock=trial.context.clock
-        )
+        self._table = Ledger(clusters=(self.cluster, self.other_cluster), clock=trial.context.clock)
         self._facts: dict[str, object] = {}
         self._missing: dict[str, str] = {}
         self._shells: list[RemoteShell] = []
@@ -122,9 +120,9 @@ class Bench:
     def clear_up(self) -> tuple[str, ...]:
         """Destroy all that the checks made; return what may be left. Twice is fine."""
         self._hang_up()
-        if not self._ledger.asked:
+        if not self._table.asked:
             return ()
-        return sweep(self.set, self._ledger, self.patience, self.trial.wait)
+        return sweep(self.set, self._table, self.patience, self.trial.wait)
 
     def close(self) -> None:
         """Close the set."""
@@ -167,9 +165,9 @@ class Bench:
                 token=wanted.token,
             )
 
-        with self._ledger.asking(wanted.token):
+        with self._table.asking(wanted.token):
             instance = self.patiently(call) if patient else call()
-            self._ledger.made(wanted.token, instance)
+            self._table.made(wanted.token, instance)
         return Subject(instance=instance, wish=wanted)
 
     def patiently(self, call: Callable[[], T]) -> T:
@@ -229,7 +227,7 @@ class Bench:
             f"{instance_id} was destroyed and does not leave the listing",
             "have destroy end the instance for good, and list none that the cloud has ended",
         )
-        self._ledger.gone(instance_id)
+        self._table.gone(instance_id)
 
     @contextmanager
     def own(self, *, type_: InstanceType | None = None, cluster: str = "") -> Iterator[Subject]:

@@ -11,9 +11,9 @@ once. Everything that is made carries a cluster tag of this run alone, and at th
 an exception or Ctrl-C, all that carries it is destroyed: `Report.left` names what could not be.
 Nothing else is ever touched.
 
-`longshore driver test` runs the kit on a real account, `dispatcher.conformance_plugin` in the
-tests of a driver; `dispatcher.conformance_trial` makes the `Trial`, with the SSH of
-`pool.conformance_shell`.
+`longshore driver test` runs the kit on a real account, `dispatcher.conformance.pytest_plugin` in
+the tests of a driver; `dispatcher.conformance.trial` makes the `Trial`, with the SSH of
+`dispatcher.conformance.shell`.
 """
 
 from __future__ import annotations

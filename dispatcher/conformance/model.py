@@ -1,4 +1,4 @@
-"""What the conformance kit is handed and what it tells; `drivers.conformance` runs it."""
+"""What the conformance kit is handed and what it tells; `dispatcher.conformance.kit` runs it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RemoteShell(Protocol):
 
 
 class Shell(Protocol):
-    """How the kit reaches instances; `pool.conformance_shell` does it as the dispatcher does."""
+    """How the kit reaches instances; `conformance.shell` does it as the dispatcher does."""
 
     @property
     def public_key(self) -> str:

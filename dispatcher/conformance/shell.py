@@ -25,7 +25,7 @@ _MARK: Final = "conformance-mark"
 
 
 class PoolShell:
-    """See `drivers.conformance_model.Shell`.
+    """See `dispatcher.conformance.model.Shell`.
 
     `settings` are those of the links of a dispatcher; an address without a port has `default_port`.
     """
@@ -107,7 +107,7 @@ class PoolShell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shell:
-    """See `drivers.conformance_model.RemoteShell`."""
+    """See `dispatcher.conformance.model.RemoteShell`."""
 
     connection: SshConnection
 

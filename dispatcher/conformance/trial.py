@@ -41,7 +41,7 @@ def make_trial(
     command: str = "",
     pause: Callable[[str, str], None] | None = None,
 ) -> Trial:
-    """Return what `drivers.conformance.run` takes.
+    """Return what `dispatcher.conformance.kit.run` takes.
 
     `parameters` is a value of `info.parameters`; `state_dir` is for this trial alone, for drivers
     that keep something on disk. `private_key` None is one that is made for this. The rest is as in

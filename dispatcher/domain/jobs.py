@@ -66,7 +66,7 @@ _ONE_BY_ONE = UpdateStrategy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerInstanceTerms:
-    """How a job runs on every matching instance; see `planner.per_instance_model.PerInstanceJob`.
+    """How a job runs on every matching instance; see `system.model.PerInstanceJob`.
 
     `revision` counts from 1; `revised_at` is when the latest was submitted, in seconds since the
     epoch.
@@ -82,7 +82,7 @@ class PerInstanceTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticTerms:
-    """How an elastic job queues and grows; see `planner.elastic_model.ElasticJob`.
+    """How an elastic job queues and grows; see `elastic.model.ElasticJob`.
 
     `size` is None to have it computed, `runtime_s` None where nobody knows how long it takes with
     all components.
@@ -235,7 +235,7 @@ class JobType(Enum):
 
     @property
     def has_own_placer(self) -> bool:
-        """Return whether its containers never queue (see `dispatcher.scheduling.placers`)."""
+        """Return whether its containers never queue (see `scheduler.placement.workload`)."""
         return self is not JobType.BATCH
 
 

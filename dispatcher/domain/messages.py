@@ -286,7 +286,7 @@ class Submitted:
     """Containers were committed to the store.
 
     `ended` says of what they wait for, and what had ended before, whether it succeeded; by node
-    (`jobs.model`), for an array's elements by the element's.
+    (`domain.jobs`), for an array's elements by the element's.
     """
 
     containers: tuple[Container, ...]

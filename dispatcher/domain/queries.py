@@ -64,7 +64,7 @@ class Awaited:
 
     `size` is how many elements it has if it is an array, else None; that of a whole job is the one
     of its only task, if that has no name. `ended` says whether it succeeded, by node
-    (`jobs.model`), once it has ended; of an array that is waited for element by element, also of
+    (`domain.jobs`), once it has ended; of an array that is waited for element by element, also of
     each element.
     """
 
@@ -101,7 +101,7 @@ class Recovered:
     be on an instance; `instances` those that were not gone. `jobs` are those that have not ended,
     with tallies that count their containers anew, and the highest exit code of failed ones so far.
     `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
-    it succeeded; by node (`jobs.model`), for an array's elements by the element's. `past` are, of
+    it succeeded; by node (`domain.jobs`), for an array's elements by the element's. `past` are, of
     sysbatch jobs that have not ended, the latest ended containers, one for each instance that is
     not gone.
     """

@@ -155,38 +155,38 @@ class Engine:
         self.market = PreemptibleMarket(pool=self.pool, settings=settings)
         account = SpendLimits(settings).account_of
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
-        self.ledger = ContainerTable(queue=queue, types=types, settings=settings)
-        self.ledger.ran = self.market.ran
-        self.placers = WorkloadSchedulers(jobs=self.ledger.jobs, as_bought=self._as_bought)
-        self.ledger.rule = self.placers.rule
-        self.per_instance = self.placers.per_instance = SystemScheduler(
+        self.table = ContainerTable(queue=queue, types=types, settings=settings)
+        self.table.ran = self.market.ran
+        self.workloads = WorkloadSchedulers(jobs=self.table.jobs, as_bought=self._as_bought)
+        self.table.rule = self.workloads.rule
+        self.per_instance = self.workloads.per_instance = SystemScheduler(
             pool=self.pool,
-            ledger=self.ledger,
+            table=self.table,
             records=self.records,
             settings=settings,
             new_container=new_container,
         )
-        self.placing = SchedulingPass(
+        self.scheduling = SchedulingPass(
             pool=self.pool,
-            ledger=self.ledger,
+            table=self.table,
             settings=settings,
             records=self.records,
-            placers=self.placers,
+            workloads=self.workloads,
             kept=self._kept,
             market=self.market,
         )
-        self._elastic = self.placers.elastic = elastic_scheduler(self.placing, self.placers)
-        self.concurrency = self.placing.concurrency
-        self.workflow = Workflow(self.ledger)
-        self.users = UserRequests(self.pool, self.ledger, self.workflow, self.placers)
+        self._elastic = self.workloads.elastic = elastic_scheduler(self.scheduling, self.workloads)
+        self.concurrency = self.scheduling.concurrency
+        self.workflow = Workflow(self.table)
+        self.users = UserRequests(self.pool, self.table, self.workflow, self.workloads)
         self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True
-        recovery.restore(recovered, self.records, self.workflow, self.placing)
+        recovery.restore(recovered, self.records, self.workflow, self.scheduling)
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""
-        return self.types_for(self.ledger.queue.key_of(container))
+        return self.types_for(self.table.queue.key_of(container))
 
     def types_for(self, key: ClassKey) -> tuple[InstanceType, ...]:
         """Return the types on which a class of batch work may run now, cheapest first."""
@@ -239,8 +239,8 @@ class Engine:
         What users asked for and an earlier process did not get done is taken up again.
         """
         reactor.begin(self.pool, now)
-        self.ledger.begin(now)
-        self.placing.history.began(self.placing.locked, now)
+        self.table.begin(now)
+        self.scheduling.history.began(self.scheduling.locked, now)
         self.users.begin(now)
         self._take_notices(now)
         return self._commands(now)
@@ -267,7 +267,7 @@ class Engine:
                 | JobLaunched()
             ):
                 self._dirty = True
-                self.placing.history.asked(event, now)
+                self.scheduling.history.asked(event, now)
                 self.users.carry_out(event, now)
             case BehaviorRequested() | InstanceKillRequested() | StraysDecided():
                 self._dirty = True
@@ -277,21 +277,21 @@ class Engine:
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
                 if isinstance(event, CreateFailed):
-                    self.placing.create_failed(event.token, str(event.error), now)
+                    self.scheduling.create_failed(event.token, str(event.error), now)
                 reactor.on_event(self.pool, event, now)
         self._take_notices(now)
         return self._commands(now)
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when `Woken` is to be handled next: at once for a pass; None for never."""
-        next_pass = self.placing.next_pass(wanted=self._dirty)
+        next_pass = self.scheduling.next_pass(wanted=self._dirty)
         if next_pass is not None and next_pass <= now:
             return now
         dues = (
             next_pass,
             self.pool.timers.next_due(),
-            self.ledger.holdbacks.next_due(),
-            self.ledger.time_limits.next_due(),
+            self.table.gates.next_due(),
+            self.table.time_limits.next_due(),
             self.concurrency.next_rise(),
             self._placers_due(now),
         )
@@ -299,36 +299,36 @@ class Engine:
 
     def _placers_due(self, now: float) -> float | None:
         """Return when a placer wants a pass; what is overdue is looked at by the next one."""
-        due = self.placers.next_due()
+        due = self.workloads.next_due()
         if due is None or due > now:
             return due
-        return self.placing.next_pass(wanted=True)
+        return self.scheduling.next_pass(wanted=True)
 
     def why_waiting(self, container_id: str) -> WaitReason | None:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
-        container = self.ledger.containers.get(container_id)
+        container = self.table.containers.get(container_id)
         if container is not None and container.priority > 0 and not container.has_open_attempt:
             held = (
                 self.workflow.reason(container)
-                or self.placers.reason(container)
-                or self.ledger.holdbacks.reason(container)
+                or self.workloads.reason(container)
+                or self.table.gates.reason(container)
             )
             if held is not None:
                 return held
-        return self.placing.reason(container_id)
+        return self.scheduling.reason(container_id)
 
     def check(self) -> None:
         """Raise `BugError` when an invariant does not hold; tests call it after every event."""
         core.check(self.pool)
-        ledger_check.check(self.ledger)
-        self.placing.check()
+        ledger_check.check(self.table)
+        self.scheduling.check()
         self._elastic.check()
 
     def _plan_when_due(self, now: float) -> None:
-        next_pass = self.placing.next_pass(wanted=self._dirty)
+        next_pass = self.scheduling.next_pass(wanted=self._dirty)
         if next_pass is not None and next_pass <= now:
             self._dirty = False
-            self.placing.run(now)
+            self.scheduling.run(now)
             self._elastic.note_pass()
 
     def _take_turns(self, now: float) -> None:
@@ -337,15 +337,15 @@ class Engine:
         Some have run for as long as they may; others are to be restarted, or may begin.
         """
         self.users.end_over_time(now)
-        running = self.ledger.placed
-        due = self.placers.next_due()
+        running = self.table.placed
+        due = self.workloads.next_due()
         self._dirty = self._dirty or (due is not None and due <= now)
-        released = self.ledger.release_due(now)
+        released = self.table.release_due(now)
         risen = self.concurrency.observe(running, now)
         self._dirty = self._dirty or released or risen
 
     def _note_overload(self, message: str, now: float) -> None:
-        sunk = self.concurrency.overloaded(self.ledger.placed, now, message)
+        sunk = self.concurrency.overloaded(self.table.placed, now, message)
         self._dirty = self._dirty or sunk
 
     # ---- outboxes --------------------------------------------------------------------------
@@ -355,13 +355,13 @@ class Engine:
         self._dirty = self.workflow.settle(now) or self._dirty
         self._elastic.share_cpus()
         self.pool.statistics.begun(self.pool.commands, now)
-        self.placing.history.published(self.ledger.published, now)
-        then: list[Following] = [*self.pool.commands, *self.ledger.published]
+        self.scheduling.history.published(self.table.published, now)
+        then: list[Following] = [*self.pool.commands, *self.table.published]
         then += [*self._instance_news, *self._confirms]
-        changes = tuple(self.ledger.changes)
+        changes = tuple(self.table.changes)
         self.pool.commands.clear()
-        self.ledger.published.clear()
-        self.ledger.changes.clear()
+        self.table.published.clear()
+        self.table.changes.clear()
         self._instance_news.clear()
         self._confirms.clear()
         return [Commit(changes=changes, then=tuple(then))] if changes else list(then)
@@ -374,12 +374,12 @@ class Engine:
                 self._on_notice(notice, now)
 
     def _on_notice(self, notice: Notice, now: float) -> None:  # noqa: C901, PLR0912 - a table
-        ledger = self.ledger
+        table = self.table
         match notice:
             case LaunchMade():
-                ledger.changes.append(SaveLaunch(launch=notice.launch))
+                table.changes.append(SaveLaunch(launch=notice.launch))
             case LaunchEnded():
-                ledger.changes.append(DeleteLaunch(token=notice.token))
+                table.changes.append(DeleteLaunch(token=notice.token))
             case WorkerChanged():
                 self._record_worker(notice)
             case WorkerGone():
@@ -387,23 +387,23 @@ class Engine:
             case AttemptRunning():
                 self._on_running(notice.attempt_id, now)
             case AttemptImageKnown():
-                ledger.image_known(notice, now)
+                table.image_known(notice, now)
             case AttemptEnded():
-                ledger.ended(notice, now)
+                table.ended(notice, now)
             case AttemptDismissed():
                 self._on_dismissed(notice.attempt_id)
             case AttemptMissing():
-                ledger.missing(notice, now)
+                table.missing(notice, now)
             case AttemptLost():
-                ledger.lost(notice, now)
+                table.lost(notice, now)
             case AttemptLogComplete():
-                ledger.unreleased.log_complete(notice.attempt_id)
+                table.unreleased.log_complete(notice.attempt_id)
                 attempts.release(self.pool, notice.attempt_id, now)
             case AttemptLogLost():
-                ledger.unreleased.pop(notice.attempt_id, None)
+                table.unreleased.pop(notice.attempt_id, None)
             case StrayFound():
                 container_id = container_of(notice.attempt_id)
-                ledger.hold_for_process(
+                table.hold_for_process(
                     container_id,
                     notice.attempt_id,
                     notice.worker_id,
@@ -411,7 +411,7 @@ class Engine:
                 )
                 self._instance_news.append(stray_found(notice))
             case StrayGone():
-                ledger.process_gone(container_of(notice.attempt_id), notice.attempt_id, now)
+                table.process_gone(container_of(notice.attempt_id), notice.attempt_id, now)
                 self._instance_news.append(stray_gone(notice))
             case RunnerOverloaded():
                 self._note_overload(notice.message, now)
@@ -420,17 +420,17 @@ class Engine:
 
     def _on_dismissed(self, attempt_id: str) -> None:
         """Journal what a resident's end will mean whose instance is shut down: it did not fail."""
-        found = self.ledger.of_attempt(attempt_id)
+        found = self.table.of_attempt(attempt_id)
         if found is not None and found[1].ending is None:
             container, _ = found
             shut_down = StopReason(cause=StopCause.INSTANCE_SHUT_DOWN)
-            self.ledger.ending(container.id, AttemptOutcome.CANCELLED, by=shut_down)
+            self.table.ending(container.id, AttemptOutcome.CANCELLED, by=shut_down)
 
     def _on_running(self, attempt_id: str, now: float) -> None:
-        self.ledger.running(attempt_id, now)
-        found = self.ledger.of_attempt(attempt_id)
+        self.table.running(attempt_id, now)
+        found = self.table.of_attempt(attempt_id)
         if found is not None:
-            self.placers.began(found[0], now)
+            self.workloads.began(found[0], now)
 
     # ---- what the store keeps of instances ----------------------------------------------------
 
@@ -443,7 +443,7 @@ class Engine:
         record = record_of(worker, old)
         if record != old:
             self.records[worker_id] = record
-            self.ledger.changes.append(SaveInstance(instance=record))
+            self.table.changes.append(SaveInstance(instance=record))
         self._instance_news.append(
             PublishInstance(
                 worker_id=worker_id,
@@ -454,12 +454,12 @@ class Engine:
         )
 
     def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
-        self.ledger.unreleased.drop_instance(instance_id)
+        self.table.unreleased.drop_instance(instance_id)
         record = self.records.pop(instance_id, None)
         if record is not None:
             gone_at = max(now, record.created_at)
             gone = replace(record, gone_at=gone_at, gone_reason=reason)
-            self.ledger.changes.append(SaveInstance(instance=gone))
+            self.table.changes.append(SaveInstance(instance=gone))
             self._instance_news.append(
                 PublishInstance(worker_id=instance_id, state="gone", reason=reason, gone=gone)
             )

@@ -67,7 +67,7 @@ def trial_of(engine: Engine) -> Engine:
         (pool.dice, names.dice),
         (engine.new_container, names.container),
         (pool.statistics, Statistics()),
-        (engine.placing.history, History()),
+        (engine.scheduling.history, History()),
     )
     copied = _Copies(instead).of(engine)
     if not isinstance(copied, Engine):

@@ -23,13 +23,13 @@ def restore(
     recovered: Recovered,
     records: dict[str, InstanceRecord],
     workflow: Workflow,
-    placing: SchedulingPass,
+    scheduling: SchedulingPass,
 ) -> None:
     """Give the parts of an engine that knows nothing yet all that the store knew.
 
-    The pool, the ledger and the placers are those that `placing` knows.
+    The pool, the ledger and the placers are those that `scheduling` knows.
     """
-    pool, ledger, placers = placing.pool, placing.ledger, placing.placers
+    pool, table, workloads = scheduling.pool, scheduling.table, scheduling.workloads
     for record in recovered.instances:
         records[record.id] = record
         tags = ((TYPE_TAG, record.type_name), (TOKEN_TAG, record.token))
@@ -38,17 +38,17 @@ def restore(
     for launch in recovered.launches:
         launching.restore(pool, launch)
     for job in recovered.jobs:
-        ledger.jobs.admit(job)
-        placers.admit(job)
+        table.jobs.admit(job)
+        workloads.admit(job)
     for container in recovered.past:
-        placers.take_in(container)
+        workloads.take_in(container)
     workflow.restore(recovered.containers, recovered.ended)
     for container in recovered.containers:
-        _restore_container(placing, container)
-        placers.take_in(container)
-    placing.evictions.restore()
+        _restore_container(scheduling, container)
+        workloads.take_in(container)
+    scheduling.evictions.restore()
     for attempt in recovered.unreleased:
-        ledger.unreleased[attempt.id] = attempt
+        table.unreleased[attempt.id] = attempt
         _expect(pool, attempt, Resources(), AttemptPhase.ENDED)
 
 
@@ -64,15 +64,15 @@ def _restore_wishes(pool: PoolCore, record: InstanceRecord) -> None:
         pool.asked_kills[record.id] = record.killed
 
 
-def _restore_container(placing: SchedulingPass, container: Container) -> None:
+def _restore_container(scheduling: SchedulingPass, container: Container) -> None:
     if container.state is ContainerState.LOCKED and not container.has_open_attempt:
-        placing.restore(container.id)
+        scheduling.restore(container.id)
     for attempt in container.attempts:
         if attempt.outcome is None:
             resources = resources_of(container, attempt)
-            _expect(placing.pool, attempt, resources, AttemptPhase.STARTING, container)
+            _expect(scheduling.pool, attempt, resources, AttemptPhase.STARTING, container)
             if is_eviction(attempt.ending_for):
-                attempts.shorten_grace(placing.pool, attempt.id)
+                attempts.shorten_grace(scheduling.pool, attempt.id)
 
 
 def _expect(

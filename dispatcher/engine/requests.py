@@ -101,19 +101,19 @@ class UserRequests:
     def __init__(
         self,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         workflow: Workflow,
-        placers: WorkloadSchedulers,
+        workloads: WorkloadSchedulers,
     ) -> None:
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._workflow = workflow
-        self._placers = placers
+        self._workloads = workloads
 
     def begin(self, now: float) -> None:
         """Take up what users asked for and an earlier process did not get done."""
-        ledger = self._ledger
-        for container_id, container in sorted(ledger.containers.items()):
+        table = self._table
+        for container_id, container in sorted(table.containers.items()):
             if container.cancel_requested:
                 self._cancel(container_id, now)
             elif container.has_open_attempt and container.attempts[-1].ending is not None:
@@ -121,7 +121,7 @@ class UserRequests:
             elif container.priority == 0 and container.has_open_attempt:
                 self._preempt(container_id, now)
             elif container.priority == 0 and container.state is ContainerState.LOCKED:
-                ledger.unlock(container_id)
+                table.unlock(container_id)
 
     def carry_out(self, event: UserEvent, now: float) -> None:
         """Do what an event says; of what is unknown or has ended, nothing."""
@@ -138,32 +138,32 @@ class UserRequests:
                 self._carry_out_for_job(event, now)
 
     def _changed(self, container_id: str) -> None:
-        container = self._ledger.containers.get(container_id)
+        container = self._table.containers.get(container_id)
         if container is not None:
-            self._placers.changed(container.job_id)
+            self._workloads.changed(container.job_id)
 
     def _carry_out_for_job(self, event: JobRequestEvent, now: float) -> None:
         match event:
             case JobCancelRequested():
-                self._placers.changed(event.job_id)
-                self._ledger.jobs.cancel(event.job_id)
-                for container_id in self._ledger.jobs.containers_of(event.job_id):
+                self._workloads.changed(event.job_id)
+                self._table.jobs.cancel(event.job_id)
+                for container_id in self._table.jobs.containers_of(event.job_id):
                     self._note_cancel(container_id, now)
             case JobPriorityRequested():
-                self._placers.changed(event.job_id)
-                self._ledger.jobs.set_priority(event.job_id, event.priority)
-                for container_id in self._ledger.jobs.containers_of(event.job_id):
+                self._workloads.changed(event.job_id)
+                self._table.jobs.set_priority(event.job_id, event.priority)
+                for container_id in self._table.jobs.containers_of(event.job_id):
                     self._set_priority(container_id, event.priority, now)
             case JobHoldRequested():
-                self._placers.changed(event.job_id)
+                self._workloads.changed(event.job_id)
                 self._workflow.hold(event.job_id, held=event.held, now=now)
             case JobRevised():
-                self._ledger.jobs.revise(event.job)
-                for container_id in self._ledger.jobs.containers_of(event.job.id):
+                self._table.jobs.revise(event.job)
+                for container_id in self._table.jobs.containers_of(event.job.id):
                     self._set_priority(container_id, event.job.priority, now)
-                self._placers.admit(event.job)
+                self._workloads.admit(event.job)
             case JobLaunched():
-                self._ledger.jobs.set_launched_for(event.job_id, event.launched_for)
+                self._table.jobs.set_launched_for(event.job_id, event.launched_for)
             case _:
                 assert_never(event)
 
@@ -171,15 +171,15 @@ class UserRequests:
         """Take in new containers, for which whoever submitted them pinned what they wait for."""
         if isinstance(event, JobSubmitted):
             # Its containers are told of when they change: there may be a hundred thousand.
-            self._ledger.published.append(PublishJob(job=event.job))
-            self._ledger.jobs.admit(event.job)
-            self._placers.admit(event.job)
+            self._table.published.append(PublishJob(job=event.job))
+            self._table.jobs.admit(event.job)
+            self._workloads.admit(event.job)
         else:
             for container in event.containers:
-                self._ledger.published.append(PublishContainer(container=container))
+                self._table.published.append(PublishContainer(container=container))
         self._workflow.admit(event.containers, event.ended, now)
         for container in event.containers:
-            self._placers.take_in(container)
+            self._workloads.take_in(container)
         self._workflow.unpin(roots_of(event.containers))
 
     def end_over_time(self, now: float) -> None:
@@ -187,52 +187,50 @@ class UserRequests:
 
         Without a session it may have ended, or be lost, for all that is known: that comes first.
         """
-        ledger = self._ledger
-        for attempt_id, _ in ledger.time_limits.pop_due(now):
-            container_id = ledger.open_attempts[attempt_id]
-            worker = self._pool.workers.get(
-                ledger.containers[container_id].attempts[-1].instance_id
-            )
+        table = self._table
+        for attempt_id, _ in table.time_limits.pop_due(now):
+            container_id = table.open_attempts[attempt_id]
+            worker = self._pool.workers.get(table.containers[container_id].attempts[-1].instance_id)
             if worker is not None and worker.session_up:
                 self._end(container_id, AttemptOutcome.FAILED, now)
             else:
-                ledger.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)
+                table.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)
 
     def _end(self, container_id: str, outcome: AttemptOutcome, now: float) -> None:
-        attempt_id = self._ledger.ending(container_id, outcome, by=NO_STOP)
+        attempt_id = self._table.ending(container_id, outcome, by=NO_STOP)
         attempts.kill(self._pool, attempt_id, now)
 
     def _note_cancel(self, container_id: str, now: float) -> None:
-        container = self._ledger.containers.get(container_id)
+        container = self._table.containers.get(container_id)
         if container is not None and not container.cancel_requested:
-            self._ledger.containers[container_id] = replace(container, cancel_requested=True)
+            self._table.containers[container_id] = replace(container, cancel_requested=True)
             self._cancel(container_id, now)
 
     def _cancel(self, container_id: str, now: float) -> None:
         """End what runs of a container; one that only waits is cancelled at once."""
-        container = self._ledger.containers[container_id]
+        container = self._table.containers[container_id]
         if container.has_open_attempt:
             self._end(container_id, AttemptOutcome.CANCELLED, now)
             return
         reason = Reason(code="cancelled", message="cancelled while it waited")
-        self._ledger.finish(container, ContainerState.CANCELLED, reason, now)
+        self._table.finish(container, ContainerState.CANCELLED, reason, now)
 
     def _set_priority(self, container_id: str, priority: int, now: float) -> None:
-        container = self._ledger.containers.get(container_id)
+        container = self._table.containers.get(container_id)
         if container is None or container.priority == priority:
             return
         container = replace(container, priority=priority)
-        self._ledger.containers[container_id] = container
+        self._table.containers[container_id] = container
         if not container.has_open_attempt:
             if priority == 0 and container.state is ContainerState.LOCKED:
-                self._ledger.unlock(container_id)
+                self._table.unlock(container_id)
             elif priority > 0:
                 self._workflow.line_up(container)
-            self._ledger.wait(self._ledger.containers[container_id], now)
+            self._table.wait(self._table.containers[container_id], now)
         elif priority == 0 and not container.cancel_requested:
             self._preempt(container_id, now)
 
     def _preempt(self, container_id: str, now: float) -> None:
         """End what runs of a container, to be queued again, unless it is being ended already."""
-        if self._ledger.containers[container_id].attempts[-1].ending is None:
+        if self._table.containers[container_id].attempts[-1].ending is None:
             self._end(container_id, AttemptOutcome.PREEMPTED, now)

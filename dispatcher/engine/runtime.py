@@ -80,7 +80,7 @@ class Runtime:
         self._inbox_limit = inbox_limit
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._outflow = Outbox()
+        self._outbox = Outbox()
         self._unpublished: deque[Publication] = deque()
         self._ending: dict[str, Job] = {}
         self._asked = 0
@@ -172,7 +172,7 @@ class Runtime:
     def _turn(self) -> None:
         """Handle what the inbox held when the turn began, then plan if anything changed."""
         now = self._now()
-        news = self._outflow.news(now)
+        news = self._outbox.news(now)
         if news is not None:
             self._handle(news, now)
         for _ in range(len(self._inbox)):
@@ -186,7 +186,7 @@ class Runtime:
 
     async def _sleep(self) -> None:
         """Wait for an event or for the one armed wake-up."""
-        dues = (self.engine.next_wakeup(self._now()), self._outflow.next_news())
+        dues = (self.engine.next_wakeup(self._now()), self._outbox.next_news())
         due = min((due for due in dues if due is not None), default=None)
         if self._inbox or self._stopping:
             await asyncio.sleep(0)
@@ -204,7 +204,7 @@ class Runtime:
 
     def _execute(self, commands: Sequence[Command], now: float) -> None:
         self._ending |= {job.id: job for job in _ended(commands)}
-        writes, ready = self._outflow.put(commands, now)
+        writes, ready = self._outbox.put(commands, now)
         for write in writes:
             self._write_changes(write)
         self._begin(ready)
@@ -225,8 +225,8 @@ class Runtime:
             # Memory is ahead of the store and nothing that depends on it was done: start anew.
             self._fail(error, "the store refused what the engine decided; stopping")
             return
-        self._begin(self._outflow.committed(write.ticket))
-        if self._outflow.held_up:
+        self._begin(self._outbox.committed(write.ticket))
+        if self._outbox.held_up:
             self._wake.set()
 
     def _begin(self, commands: Sequence[Following]) -> None:

@@ -119,7 +119,7 @@ def wait_status(engine: Engine, container: Container) -> WaitStatus:
     if container.state not in _WAITING:
         return WaitStatus(doubt=_doubt(engine, container), kill_at=_kill_at(engine, container))
     reason, doubt = engine.why_waiting(container.id), _doubt(engine, container)
-    queue = engine.ledger.queue
+    queue = engine.table.queue
     if reason is None or container.id not in queue:
         return WaitStatus(reason=reason, doubt=doubt)
     position = queue.ahead_of(container.id) + 1
@@ -155,12 +155,12 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
 
     `now` is in seconds since the epoch; the value is a copy.
     """
-    key = engine.ledger.queue.key_of(container)
-    type_ = engine.ledger.jobs.type_of(container.job_id)
+    key = engine.table.queue.key_of(container)
+    type_ = engine.table.jobs.type_of(container.job_id)
     own_placer = type_ is not None and type_.has_own_placer
     if own_placer:
         key = replace(key, avoided=())  # these jobs go by no class, and avoid none
-    known = engine.ledger.containers.get(container.id)
+    known = engine.table.containers.get(container.id)
     waits = known is not None and not known.has_open_attempt and not container.state.final
     waiting = _waiting(engine, container, key, now) if waits else None
     began_at = engine.pool.began_at
@@ -170,7 +170,7 @@ def explain(engine: Engine, container: Container, now: float) -> Explanation:
         waiting=waiting,
         history=[
             each
-            for each in engine.placing.history.of(
+            for each in engine.scheduling.history.of(
                 container,
                 None if own_placer else key,
                 began_at=began_at,
@@ -188,7 +188,7 @@ def _concerns(engine: Engine, container_id: str, happening: HistoryEvent) -> boo
 
     It is not behind what comes after it; where the order is known no more it may have been.
     """
-    first, queue = happening.behind, engine.ledger.queue
+    first, queue = happening.behind, engine.table.queue
     if not first or container_id not in queue or first not in queue:
         return first != container_id
     return queue.ahead_of(first) < queue.ahead_of(container_id)
@@ -226,8 +226,8 @@ def _doing(engine: Engine, container: Container) -> str:
 
 def _first_of_chain(engine: Engine, container: Container) -> str:
     """Return who comes first of those that a container waits for and what that one does, or ""."""
-    chain = blocking_chain(container.id, ledger=engine.ledger, workflow=engine.workflow)
-    first = engine.ledger.containers.get(chain.first) if chain.before else None
+    chain = blocking_chain(container.id, table=engine.table, workflow=engine.workflow)
+    first = engine.table.containers.get(chain.first) if chain.before else None
     whose = "first" if chain.is_whole else "first that was looked at"
     of_chain = f"; the {whose} of its chain is {chain.first} ({chain.before} before it)"
     if first is None:
@@ -265,7 +265,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         key,
         max_price_factor=engine.settings.max_price_factor,
         hindrance=hindrance,
-        as_new=whole if container.pinned_to else engine.placing.left_of,
+        as_new=whole if container.pinned_to else engine.scheduling.left_of,
         as_found=whole if container.pinned_to else pool.as_found,
         scarce=() if container.pinned_to else _given_up(engine, key),
     )
@@ -277,7 +277,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
         workers,
         key,
         verdicts={verdict.name: verdict for verdict in verdicts},
-        rules=engine.placing.rules,
+        rules=engine.scheduling.rules,
         is_offline=is_offline,
         kept=_kept(engine, container, workers),
         now=now,
@@ -286,7 +286,7 @@ def _waiting(engine: Engine, container: Container, key: ClassKey, now: float) ->
     verdicts = [_but(verdict, limits) for verdict in verdicts]
     eligible = {verdict.name for verdict in verdicts if verdict.eligible}
     created = [type_ for type_ in types if type_.name in eligible and not container.pinned_to]
-    slot = engine.placing.claimed_slot(container.id)
+    slot = engine.scheduling.claimed_slot(container.id)
     claim = _claim(engine, slot) if slot is not None else None
     reason = engine.why_waiting(container.id)
     due = _due(engine, container, reason)
@@ -323,17 +323,17 @@ def _cannot_start(
 ) -> str:
     """Return who has to go before a container and can never start, and why; "" for nobody."""
     if reason is not None and reason.code == "max_running":
-        why = engine.placing.waiting.get(key)
+        why = engine.scheduling.waiting.get(key)
         if why is None or not never(why):
             return ""
         return f"the others of its array cannot start either: {why.message}"
-    chain = blocking_chain(container.id, ledger=engine.ledger, workflow=engine.workflow)
-    first = engine.ledger.containers.get(chain.first) if chain.before else None
+    chain = blocking_chain(container.id, table=engine.table, workflow=engine.workflow)
+    first = engine.table.containers.get(chain.first) if chain.before else None
     if first is None:
         return ""
     why = engine.why_waiting(first.id)
     if why is not None and why.code == "max_running":
-        why = engine.placing.waiting.get(engine.ledger.queue.key_of(first))
+        why = engine.scheduling.waiting.get(engine.table.queue.key_of(first))
     if why is None or not never(why):
         return ""
     return f"{first.id} must end first, and cannot start: {why.message}"
@@ -372,9 +372,9 @@ def _kept(
     engine: Engine, container: Container, workers: Sequence[Worker]
 ) -> Mapping[str, Resources]:
     """Return the room that others are promised before a container, by instance."""
-    type_ = engine.ledger.jobs.type_of(container.job_id)
+    type_ = engine.table.jobs.type_of(container.job_id)
     if type_ is None or not type_.has_own_placer:
-        return engine.placers.kept()
+        return engine.workloads.kept()
     kept = engine.per_instance.kept
     reason = engine.why_waiting(container.id)
     if not container.pinned_to or (reason is not None and reason.code in _NOT_PROMISED):
@@ -389,19 +389,19 @@ def _kept(
 
 def _due(engine: Engine, container: Container, reason: WaitReason | None) -> float | None:
     """Return when a container may start again at the soonest, None when nothing sets a time."""
-    holdbacks = engine.ledger.holdbacks
-    if reason is not None and Gate.OWN_PLACER in holdbacks.blocks(container.id):
+    gates = engine.table.gates
+    if reason is not None and Gate.OWN_PLACER in gates.blocks(container.id):
         return reason.until
-    return holdbacks.due(container.id)
+    return gates.due(container.id)
 
 
 def _position(engine: Engine, container_id: str) -> Position | None:
-    queue = engine.ledger.queue
+    queue = engine.table.queue
     request_class = queue.class_of(container_id)
     if request_class is None:
         return None
     number = queue.ahead_of(container_id) + 1
-    waiting = engine.placing.waiting
+    waiting = engine.scheduling.waiting
     stuck = queue.ahead_among(container_id, (key for key in waiting if waiting[key].is_final))
     return Position(number=number, of=len(queue), alike=len(request_class), stuck=stuck)
 

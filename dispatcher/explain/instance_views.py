@@ -42,11 +42,11 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
     `heard_at` is when its session was last heard, which the engine is not told of; 0.0 for never.
     """
     record = engine.records.get(worker.id)
-    ledger = engine.ledger
+    table = engine.table
     running = sorted(
-        ledger.open_attempts[attempt_id]
+        table.open_attempts[attempt_id]
         for attempt_id in worker.attempts
-        if attempt_id in ledger.open_attempts
+        if attempt_id in table.open_attempts
     )
     return InstanceView(
         id=worker.id,

@@ -1,6 +1,6 @@
 """The limits of the configuration as one waiting container meets them: what is used, what is left.
 
-What a pass may do within them is in `dispatcher.planner.limits`.
+What a pass may do within them is in `dispatcher.scheduler.placement.snapshot`.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def _of_numbers(engine: Engine, container: Container, now: float) -> Iterator[Li
     yield LimitUsage(name="max_cloud_ops_per_second", limit=rate, used=None)
     limit = engine.concurrency.limit(now)
     if limit is not None:
-        used = len(engine.ledger.open_attempts)
+        used = len(engine.table.open_attempts)
         yield LimitUsage(name="max_containers", limit=limit, used=used)
     supervisors = engine.concurrency.supervisors(limit)
     if supervisors is not None and container.spec.supervisor:
-        used = engine.ledger.supervisors_placed
+        used = engine.table.supervisors_placed
         yield LimitUsage(name="supervisor_fraction", limit=supervisors, used=used)
 
 
@@ -93,7 +93,7 @@ def _of_spending(
     engine: Engine, container: Container, verdicts: Sequence[TypeFeasibility]
 ) -> Iterator[LimitUsage]:
     """Return the limits of what the cluster, its project and its user may spend an hour."""
-    spend = engine.placing.spend
+    spend = engine.scheduling.spend
     if spend is None:
         return
     prices = [verdict.price_usd_per_hour for verdict in verdicts if verdict.eligible]
@@ -104,8 +104,8 @@ def _of_spending(
 
     if spend.limits.cluster is not None:
         yield view(_SPEND, "", spend.limits.cluster, spend.total)
-    queue = engine.ledger.queue
-    budget = spend.budget(engine.ledger.spend, queue.classes(), engine.placing.roster.fleet)
+    queue = engine.table.queue
+    budget = spend.budget(engine.table.spend, queue.classes(), engine.scheduling.fleet_sync.fleet)
     for holder in (
         SpendSubject("project", container.project),
         SpendSubject("user", container.user),

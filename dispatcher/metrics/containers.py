@@ -19,19 +19,19 @@ _OVER_QUOTA = frozenset({"at_quota", "behind", "spend_limit"})
 
 def families(engine: Engine, now: float) -> Iterator[Metric]:
     """Yield the families; `now` in seconds since the epoch."""
-    ledger = engine.ledger
-    yield from _by_state(ledger, engine.placing)
+    table = engine.table
+    yield from _by_state(table, engine.scheduling)
     yield GaugeMetricFamily(
         "longshore_containers_not_allocated_over_quota",
         "Containers without a place since no more instances may be had, or behind such a one.",
-        value=_without_place(ledger, engine.placing, _is_over_quota),
+        value=_without_place(table, engine.scheduling, _is_over_quota),
     )
     yield GaugeMetricFamily(
         "longshore_containers_not_allocated_at_capacity",
         "Containers without a place since the cloud is short of all types that would do.",
-        value=_without_place(ledger, engine.placing, _is_at_capacity),
+        value=_without_place(table, engine.scheduling, _is_at_capacity),
     )
-    waiting = ledger.waiting_since.values()
+    waiting = table.waiting_since.values()
     yield GaugeMetricFamily(
         "longshore_longest_wait_seconds",
         "Longest time that a container which could run has not been running.",
@@ -40,18 +40,18 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     yield histogram(
         "longshore_queue_to_start_seconds",
         "From when a container was queued (again) until its instance confirmed the start.",
-        [((), ledger.queue_to_start_s)],
+        [((), table.queue_to_start_s)],
     )
     outcomes = CounterMetricFamily(
         "longshore_attempts", "Attempts that ended, by outcome.", labels=("outcome",)
     )
-    for outcome in sorted(ledger.outcomes):
-        outcomes.add_metric((outcome,), ledger.outcomes[outcome])
+    for outcome in sorted(table.outcomes):
+        outcomes.add_metric((outcome,), table.outcomes[outcome])
     yield outcomes
 
 
-def _by_state(ledger: ContainerTable, placing: SchedulingPass) -> Iterator[Metric]:
-    states = Counter(container.state for container in ledger.containers.values())
+def _by_state(table: ContainerTable, scheduling: SchedulingPass) -> Iterator[Metric]:
+    states = Counter(container.state for container in table.containers.values())
     family = GaugeMetricFamily(
         "longshore_containers", "Containers that have not ended, by state.", labels=("state",)
     )
@@ -62,7 +62,7 @@ def _by_state(ledger: ContainerTable, placing: SchedulingPass) -> Iterator[Metri
     yield GaugeMetricFamily(
         "longshore_containers_allocated_not_started",
         "Containers that have a place, or an attempt whose start is not confirmed.",
-        value=states[ContainerState.LOCKED] - len(placing.next_in_line),
+        value=states[ContainerState.LOCKED] - len(scheduling.next_in_line),
     )
 
 
@@ -78,7 +78,7 @@ def _is_at_capacity(reason: WaitReason) -> bool:
 
 
 def _without_place(
-    ledger: ContainerTable, placing: SchedulingPass, is_counted: Callable[[WaitReason], bool]
+    table: ContainerTable, scheduling: SchedulingPass, is_counted: Callable[[WaitReason], bool]
 ) -> int:
     """Return how many containers without a place wait for such a reason, by the last pass.
 
@@ -87,13 +87,13 @@ def _without_place(
     """
     number = 0
     over = set()
-    for request_class in ledger.queue.classes():
-        reason = placing.waiting.get(request_class.key)
+    for request_class in table.queue.classes():
+        reason = scheduling.waiting.get(request_class.key)
         if reason is not None and is_counted(reason):
             over.add(request_class.key)
             number += len(request_class)
-    for container_id in placing.locked - placing.next_in_line:
-        request_class_of = ledger.queue.class_of(container_id)
+    for container_id in scheduling.locked - scheduling.next_in_line:
+        request_class_of = table.queue.class_of(container_id)
         if request_class_of is not None and request_class_of.key in over:
             number -= 1
     return number

@@ -21,9 +21,9 @@ from longshore.dispatcher.metrics import (
     instances,
     jobs,
     leaks,
-    placers,
     scheduling,
     store,
+    workloads,
 )
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
@@ -76,7 +76,7 @@ class Metrics:
         yield from cloud.families(pool.statistics)
         yield from containers.families(self._engine, self._now)
         yield from jobs.families(self._engine, self._now)
-        yield from placers.families(self._engine.ledger, self._now)
+        yield from workloads.families(self._engine.table, self._now)
         yield jobs.launches(self.launches)
         yield from scheduling.families(self._engine, self._now)
         yield health.problem(self._problems)

@@ -23,7 +23,7 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
         "Jobs that have not ended, by state; those that are held are counted as that only.",
         labels=("state",),
     )
-    states = engine.ledger.jobs.states()
+    states = engine.table.jobs.states()
     for name in (JobState.PENDING.value, JobState.RUNNING.value, _HELD):
         jobs.add_metric((name,), states[name])
     yield jobs
@@ -31,7 +31,7 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
         "longshore_jobs_ended", "Jobs that have ended, by state.", labels=("state",)
     )
     for state in (state for state in JobState if state.final):
-        ended.add_metric((state.value,), engine.ledger.jobs.ended[state])
+        ended.add_metric((state.value,), engine.table.jobs.ended[state])
     yield ended
     yield _in_trouble(engine, now)
     held_back = GaugeMetricFamily(
@@ -51,13 +51,13 @@ def _in_trouble(engine: Engine, now: float) -> Metric:
         "System and sysbatch jobs that go on and are not well, by why; none that is held.",
         labels=("code",),
     )
-    book = engine.ledger.jobs
+    registry = engine.table.jobs
     found: Counter[str] = Counter()
-    for job_id in book.ids():
-        type_ = book.type_of(job_id)
-        if type_ is None or not type_.is_per_instance or book.is_held(job_id):
+    for job_id in registry.ids():
+        type_ = registry.type_of(job_id)
+        if type_ is None or not type_.is_per_instance or registry.is_held(job_id):
             continue
-        job = book.job(job_id)
+        job = registry.job(job_id)
         trouble = engine.per_instance.trouble(job, now) if job is not None else None
         if trouble is not None:
             found[trouble.code] += 1
@@ -79,9 +79,9 @@ def launches(results: Mapping[LaunchResult, int]) -> Metric:
 
 
 def _held_back(engine: Engine) -> Counter[str]:
-    holdbacks = engine.ledger.holdbacks
-    found = Counter({"time": len(holdbacks.timed()), "earlier_attempt": holdbacks.by_processes})
-    blocks = Counter(holdbacks.all_blocks())
+    gates = engine.table.gates
+    found = Counter({"time": len(gates.timed()), "earlier_attempt": gates.by_processes})
+    blocks = Counter(gates.all_blocks())
     for block in Gate:
         if block is Gate.OWN_PLACER:
             continue  # that alone holds nobody back

@@ -16,12 +16,12 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "longshore_planning_passes",
         "Planning passes since the start.",
-        value=engine.placing.passes,
+        value=engine.scheduling.passes,
     )
     yield CounterMetricFamily(
         "longshore_planning_failures",
         "Planning passes that failed by an error of our own, and decided nothing.",
-        value=engine.placing.failures,
+        value=engine.scheduling.failures,
     )
     yield GaugeMetricFamily(
         "longshore_pending_launches",
@@ -39,7 +39,7 @@ def families(engine: Engine, now: float) -> Iterator[Metric]:
         "Containers that may run or have a place: by a quota, by max_containers, or since the "
         "store or a runner was overloaded; no sample while nothing limits them.",
     )
-    limits = (engine.placing.concurrency_limit(), engine.concurrency.limit(now))
+    limits = (engine.scheduling.concurrency_limit(), engine.concurrency.limit(now))
     containers = min((each for each in limits if each is not None), default=None)
     if containers is not None:
         limit.add_metric((), containers)
@@ -52,7 +52,7 @@ def _at_quota(engine: Engine, now: float) -> bool:
     One that is being tried counts: an alert on one that stays would never fire else.
     """
     pool = engine.pool
-    is_held = engine.placing.at_quota or launching.at_quota(pool, now)
+    is_held = engine.scheduling.at_quota or launching.at_quota(pool, now)
     return is_held or launching.tries_quota(pool, now)
 
 
@@ -66,7 +66,7 @@ def _spending(engine: Engine) -> Iterator[Metric]:
         "longshore_hourly_spend_limit_usd",
         "What all instances may cost an hour (max_hourly_spend); no sample without this limit.",
     )
-    spend = engine.placing.spend
+    spend = engine.scheduling.spend
     if spend is not None:
         spent.add_metric((), float(spend.total))
         if spend.limits.cluster is not None:

@@ -207,7 +207,7 @@ class Server:
             url=self.url,
             driver=self._config.driver.name,
             store=self._config.store,
-            containers=len(runtime.engine.ledger.containers),
+            containers=len(runtime.engine.table.containers),
             instances=len(runtime.engine.records),
         )
 

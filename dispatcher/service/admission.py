@@ -148,11 +148,11 @@ class AdmissionController:
 
         What would be too much for an empty queue raises `InvalidRequest`: no wait makes it fit.
         """
-        ledger, limits = self._engine.ledger, self._limits
+        table, limits = self._engine.table, self._limits
         self.expect_fitting(containers=containers, size_bytes=size_bytes)
-        if len(ledger.containers) + containers > limits.queued_containers:
+        if len(table.containers) + containers > limits.queued_containers:
             raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
-        taken_bytes = ledger.memory.total_bytes + ledger.jobs.templates_bytes
+        taken_bytes = table.memory.total_bytes + table.jobs.templates_bytes
         if taken_bytes + size_bytes > limits.queued_bytes:
             raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
 
@@ -168,7 +168,7 @@ class AdmissionController:
 
     def expect_room_for_lasting_job(self) -> None:
         """Raise `Unavailable` when too many jobs are there that do not end by themselves."""
-        if self._engine.ledger.jobs.lasting() >= LASTING_JOBS_MOST:
+        if self._engine.table.jobs.lasting() >= LASTING_JOBS_MOST:
             raise Unavailable(
                 f"there are {LASTING_JOBS_MOST} system, sysbatch, periodic and parameterized jobs"
                 " already: cancel some that nobody needs any more"
@@ -194,13 +194,13 @@ class AdmissionController:
             self._arriving_of_kind[kind] -= number
 
     def _expect_room_in_passes(self, kind: JobType, number: int) -> None:
-        book, arriving = self._engine.ledger.jobs, self._arriving_of_kind[kind]
-        if kind is JobType.SYSTEM and book.per_instance() + arriving >= PER_INSTANCE_JOBS_MOST:
+        registry, arriving = self._engine.table.jobs, self._arriving_of_kind[kind]
+        if kind is JobType.SYSTEM and registry.per_instance() + arriving >= PER_INSTANCE_JOBS_MOST:
             raise Unavailable(
                 f"there are {PER_INSTANCE_JOBS_MOST} system and sysbatch jobs already: cancel some"
                 " that nobody needs any more, or let one do the work of several"
             )
-        there = book.elastic_containers() + arriving
+        there = registry.elastic_containers() + arriving
         if kind is JobType.ELASTIC and number > ELASTIC_CONTAINERS_MOST:
             why = f"has {number} containers, and elastic jobs may have {ELASTIC_CONTAINERS_MOST}"
             raise InvalidRequest([("tasks", f"{why} in all: submit fewer, or a batch job")])
@@ -241,7 +241,7 @@ class AdmissionController:
 
         What is being committed counts too, or many requests at once would each find room.
         """
-        queue = self._engine.ledger.queue
+        queue = self._engine.table.queue
         # The elements of an array share what makes their kind.
         one_each = {(id(c.spec), c.user, c.project): c for c in containers}.values()
         keys = Counter({queue.key_of(each): 1 for each in one_each})
@@ -259,12 +259,10 @@ class AdmissionController:
 
     def held_back(self, container_ids: Iterable[str]) -> list[Container]:
         """Return those that neither run nor wait for room, and would wait in the queue for it."""
-        ledger = self._engine.ledger
-        known = (ledger.containers[each] for each in container_ids if each in ledger.containers)
-        found = [
-            each for each in known if each.id not in ledger.queue and not each.has_open_attempt
-        ]
-        types = {each.job_id: ledger.jobs.type_of(each.job_id) for each in found}
+        table = self._engine.table
+        known = (table.containers[each] for each in container_ids if each in table.containers)
+        found = [each for each in known if each.id not in table.queue and not each.has_open_attempt]
+        types = {each.job_id: table.jobs.type_of(each.job_id) for each in found}
         placed = {job_id for job_id, type_ in types.items() if type_ and type_.has_own_placer}
         return [each for each in found if each.job_id not in placed]
 

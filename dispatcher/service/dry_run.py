@@ -1,16 +1,16 @@
 """What a job would come to if submitted now: done on a trial, of which nothing remains; pure.
 
-A plan is what a submission would do. The engine is copied (`dispatcher.trial`), the copy is told of
-the job as the engine would be, and makes the very pass that would follow; then it is read off the
-copy who has a place where, what is created, who makes way, and why the rest waits. Nothing here
-knows how any of that is decided, so it holds for all types of jobs.
+A plan is what a submission would do. The engine is copied (`dispatcher.engine.fork`), the copy is
+told of the job as the engine would be, and makes the very pass that would follow; then it is read
+off the copy who has a place where, what is created, who makes way, and why the rest waits. Nothing
+here knows how any of that is decided, so it holds for all types of jobs.
 
 Where others wait too, a pass without the job may create something as well: it is made on a second
 copy, and only what differs is the job's.
 
-It is done in parts, between which the engine goes on (`dispatcher.desk.plan_turns`): once there is
-a copy, the time that it stands for does not move. So the engine is never held up for longer than a
-copy or a pass takes.
+It is done in parts, between which the engine goes on (`dispatcher.service.plan_turns`): once there
+is a copy, the time that it stands for does not move. So the engine is never held up for longer than
+a copy or a pass takes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def planning(
     trial = trial_of(engine)
     yield
     others = None
-    if len(trial.ledger.queue) or trial.ledger.jobs.elastic_containers():
+    if len(trial.table.queue) or trial.table.jobs.elastic_containers():
         others = trial_of(trial)
         yield
     known = frozenset(trial.pool.launches)
@@ -130,11 +130,11 @@ def _created(trial: Engine, known: frozenset[str]) -> Iterator[str]:
 
 def _pass(trial: Engine, now: float) -> None:
     """Make the pass that would be made though nothing is submitted."""
-    passes = trial.placing.passes
+    passes = trial.scheduling.passes
     trial.handle(Woken(), now)
-    due = trial.placing.next_pass(wanted=True)
-    if trial.placing.passes == passes and due is not None and due <= now:
-        trial.placing.run(now)
+    due = trial.scheduling.next_pass(wanted=True)
+    if trial.scheduling.passes == passes and due is not None and due <= now:
+        trial.scheduling.run(now)
 
 
 def _with_creates(found: JobPlan, created: Counter[str], trial: Engine) -> JobPlan:
@@ -304,7 +304,7 @@ def _placed(done: _Done) -> Planning:
         if container.id in over:
             tally.wait(container, over[container.id], is_later=False)
         else:
-            _note_fate(tally, done.trial, done.trial.ledger.containers[container.id])
+            _note_fate(tally, done.trial, done.trial.table.containers[container.id])
     evicted = done.evicted()
     found = tally.steps() + [
         PlannedStep(instance_id=id_, action="preempt", detail=_make_way(ids))
@@ -349,20 +349,20 @@ def _is_later(trial: Engine, container: Container, reason: WaitReason | None) ->
     """Return whether a container that has no place does not lack room, but waits for its time."""
     if _is_elastic(trial, container):
         return reason is not None and reason.code == BOOTING
-    return container.id in trial.ledger.holdbacks
+    return container.id in trial.table.gates
 
 
 def _is_elastic(trial: Engine, container: Container) -> bool:
-    return trial.placers.of(container) is not None
+    return trial.workloads.of(container) is not None
 
 
 def _slot_of(trial: Engine, container: Container) -> str:
     """Return where room is kept for a container that is not started, "" for nowhere."""
     if _is_elastic(trial, container):
-        return trial.placers.place_of(container)
+        return trial.workloads.place_of(container)
     if container.state is not ContainerState.LOCKED:
         return ""
-    slot = trial.placing.claimed_slot(container.id)
+    slot = trial.scheduling.claimed_slot(container.id)
     return "" if slot is None else slot.id
 
 
@@ -381,7 +381,7 @@ def _per_instance(done: _Done) -> Planning:
         steps=tuple(step for step in decided.steps if step.job_id == job_id),
         reports=tuple(report for report in decided.reports if report.job_id == job_id),
     )
-    job = trial.ledger.jobs.job(job_id)
+    job = trial.table.jobs.job(job_id)
     if job is not None and is_held(job):
         own = _as_held(own, job)
     yield
@@ -418,7 +418,7 @@ def _without_pass(done: _Done) -> JobPlan:
 
 def _reasons(trial: Engine, own: steps.SystemPlan, job_id: str) -> Iterator[WaitReason]:
     """Yield why containers of a per-instance job wait, or are not what they are to be."""
-    for container_id in trial.ledger.jobs.containers_of(job_id):
+    for container_id in trial.table.jobs.containers_of(job_id):
         why = trial.why_waiting(container_id)
         if why is not None:
             yield why
@@ -453,7 +453,7 @@ def _unless_held(step: steps.Step, why: WaitReason) -> steps.Step:
 
 def _cheapest(engine: Engine, attempt_id: str) -> Decimal | None:
     """Return what the cheapest instance costs for an attempt of batch work, None for others."""
-    found = engine.ledger.of_attempt(attempt_id)
+    found = engine.table.of_attempt(attempt_id)
     if found is None or found[0].pinned_to:
         return None
     types = engine.eligible_types(found[0])

@@ -57,7 +57,7 @@ from longshore.drivers.errors import InvalidRequest
 
 
 class PlanJob(Protocol):
-    """Begins a plan of a job as of a moment, as `dispatcher.desk.job_planning.planning` does."""
+    """Begins a plan of a job as of a moment, as `dispatcher.service.job_planning.planning` does."""
 
     def __call__(
         self, job: Job, now: float, /, *, ended: Mapping[str, bool], revises: bool
@@ -67,7 +67,7 @@ class PlanJob(Protocol):
 
 
 class JobService:
-    """Implements the methods for jobs of `dispatcher.api.backend.Backend`.
+    """Implements the methods for jobs of `dispatcher.service.contracts.Backend`.
 
     `plan` begins to tell what would come of a job at a moment, and changes nothing: see `PlanJob`.
     `ending` returns one that has ended, until its end is committed.
@@ -76,17 +76,17 @@ class JobService:
     def __init__(
         self,
         *,
-        intake: AdmissionController,
+        admission: AdmissionController,
         store: Store,
-        ledger: ContainerTable,
+        table: ContainerTable,
         now: Callable[[], float],
         new_id: Callable[[], str],
         plan: PlanJob,
         ending: Callable[[str], Job | None],
     ) -> None:
-        self._intake = intake
+        self._admission = admission
         self._store = store
-        self._ledger = ledger
+        self._table = table
         self._now = now
         self._new_id = new_id
         self._plan = plan
@@ -122,7 +122,7 @@ class JobService:
 
     async def _made_before(self, key: IdempotencyKey, refusal: Exception) -> Job:
         """Return what the same request made before; raises its refusal where that is not known."""
-        made = await self._intake.made_before(key, self._now(), is_job=True)
+        made = await self._admission.made_before(key, self._now(), is_job=True)
         if not made:
             raise refusal
         return await self.job(made[0])
@@ -147,7 +147,7 @@ class JobService:
 
     async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
         """Return what a job would come to, or with `job_id` that job's next revision."""
-        self._intake.expect_kinds(task.spec for task in new.tasks)
+        self._admission.expect_kinds(task.spec for task in new.tasks)
         if job_id:
             revised = self._revised(await self.job(job_id), new)
             return await self._plan_turns.plan(
@@ -163,10 +163,13 @@ class JobService:
             if task.size
         )
         queued = one_each if not job.type.has_own_placer else ()
-        with self._intake.job_arrives(job, containers_in(job)), self._intake.kinds_arrive(queued):
+        with (
+            self._admission.job_arrives(job, containers_in(job)),
+            self._admission.kinds_arrive(queued),
+        ):
             # As a submission would, this raises where there is too much already.
             pass
-        async with self._intake.ended_before(one_each, _wanted(job)) as ended:
+        async with self._admission.ended_before(one_each, _wanted(job)) as ended:
             return await self._plan_turns.plan(
                 lambda: self._plan(job, self._now(), ended=ended, revises=False)
             )
@@ -174,11 +177,11 @@ class JobService:
     def _expect_room(self, job: Job) -> None:
         """Raise `Unavailable` where a new job with its containers would be too much."""
         if job.is_template or job.type.is_per_instance:
-            self._intake.expect_room_for_lasting_job()
+            self._admission.expect_room_for_lasting_job()
         # What a run of a template would have must fit, or none will ever be launched.
         containers = sum(task.size for task in job.tasks)
-        self._intake.expect_fitting(containers=containers, size_bytes=0)
-        self._intake.expect_room(containers=containers_in(job), size_bytes=_bytes_of(job))
+        self._admission.expect_fitting(containers=containers, size_bytes=0)
+        self._admission.expect_room(containers=containers_in(job), size_bytes=_bytes_of(job))
 
     async def _take_in(self, job: Job, key: IdempotencyKey) -> Job:
         """Commit a new job with its containers, then tell the engine."""
@@ -193,8 +196,8 @@ class JobService:
             fingerprint=key.fingerprint,
         )
         try:
-            with self._intake.job_arrives(job, number):
-                await self._intake.admit(
+            with self._admission.job_arrives(job, number):
+                await self._admission.admit(
                     containers,
                     _wanted(job),
                     change,
@@ -208,7 +211,7 @@ class JobService:
         return job
 
     def _refuse_impossible(self, tasks: Sequence[JobTask]) -> None:
-        self._intake.refuse_impossible(
+        self._admission.refuse_impossible(
             (f"tasks[{number}]", task.spec) for number, task in enumerate(tasks)
         )
 
@@ -248,9 +251,9 @@ class JobService:
         revised = self._revised(job, new)
         if revised is job:
             return job
-        self._intake.expect_room(containers=0, size_bytes=_bytes_of(revised))
+        self._admission.expect_room(containers=0, size_bytes=_bytes_of(revised))
         try:
-            await self._intake.request(RequestJobRevision(job=revised), JobRevised(job=revised))
+            await self._admission.request(RequestJobRevision(job=revised), JobRevised(job=revised))
         except RevisionConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return await self.job(job_id)
@@ -301,33 +304,33 @@ class JobService:
         return job if live is None else replace(job, tallies=live.tallies)
 
     def _live(self, job_id: str) -> Job | None:
-        return self._ledger.jobs.job(job_id) or self._ending(job_id)
+        return self._table.jobs.job(job_id) or self._ending(job_id)
 
     # ---- steering ----------------------------------------------------------------------------
 
     async def cancel(self, job_id: str) -> Job:
         """Commit a job's cancellation, then tell the engine."""
         change = RequestJobCancel(job_id=job_id)
-        await self._intake.request(change, JobCancelRequested(job_id=job_id))
+        await self._admission.request(change, JobCancelRequested(job_id=job_id))
         return await self.job(job_id)
 
     async def set_priority(self, job_id: str, priority: int) -> Job:
         """Commit the priority of all of a job, then tell the engine."""
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
-        with self._intake.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
-            await self._intake.request(change, event)
+        with self._admission.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
+            await self._admission.request(change, event)
         return await self.job(job_id)
 
     async def hold(self, job_id: str, *, held: bool) -> Job:
         """Commit whether a job starts anything new, then tell the engine."""
         change = RequestJobHold(job_id=job_id, held=held)
-        with self._intake.kinds_arrive([] if held else self._held_back(job_id)):
-            await self._intake.request(change, JobHoldRequested(job_id=job_id, held=held))
+        with self._admission.kinds_arrive([] if held else self._held_back(job_id)):
+            await self._admission.request(change, JobHoldRequested(job_id=job_id, held=held))
         return await self.job(job_id)
 
     def _held_back(self, job_id: str) -> list[Container]:
-        return self._intake.held_back(self._ledger.jobs.containers_of(job_id))
+        return self._admission.held_back(self._table.jobs.containers_of(job_id))
 
 
 def _bytes_of(job: Job) -> int:

@@ -48,14 +48,14 @@ class RunMaker(Protocol):
 class ServiceRuns:
     """Makes runs as users submit jobs: within the same limits, and told to the engine."""
 
-    def __init__(self, *, desk: JobService, intake: AdmissionController) -> None:
-        self._desk = desk
-        self._intake = intake
+    def __init__(self, *, service: JobService, admission: AdmissionController) -> None:
+        self._service = service
+        self._admission = admission
 
     async def make(self, template: Job, at: float) -> None:
         """Commit a run; a second one for the same time is none, for a day at least."""
         key = f"periodic {template.id} {moment(at)}"
-        await self._desk.run_of(
+        await self._service.run_of(
             template,
             env={TIME_VARIABLE: moment(at)},
             idempotency_key=IdempotencyKey(user=template.user, key=key),
@@ -63,7 +63,7 @@ class ServiceRuns:
 
     async def note(self, template: Job, at: float) -> None:
         """Commit that a run was made, then tell the engine."""
-        await self._intake.request(
+        await self._admission.request(
             NoteJobLaunch(job_id=template.id, launched_for=at),
             JobLaunched(job_id=template.id, launched_for=at),
         )

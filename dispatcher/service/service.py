@@ -80,7 +80,7 @@ from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
 
 
 class DispatcherService:
-    """Implements `dispatcher.api.backend.Backend` over one dispatcher; used on the loop's thread.
+    """Implements `service.contracts.Backend` over one dispatcher; used on the loop's thread.
 
     `new_id` gives the random part of container ids, `heard_at` when a worker's session was last
     heard, `leftovers` what stays of instances that are gone; `queue_limit` and `queue_limit_bytes`
@@ -115,12 +115,14 @@ class DispatcherService:
         self._heard_at = heard_at
         self._leftovers = leftovers
         self._health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
-        self._intake = AdmissionController(runtime=runtime, store=store, types=types, limits=limits)
+        self._admission = AdmissionController(
+            runtime=runtime, store=store, types=types, limits=limits
+        )
         self._jobs = JobService(
             ending=runtime.ending,
-            intake=self._intake,
+            admission=self._admission,
             store=store,
-            ledger=self._engine.ledger,
+            table=self._engine.table,
             now=now,
             new_id=new_id,
             plan=partial(planning, self._engine),
@@ -136,7 +138,7 @@ class DispatcherService:
         try:
             return await self._submit(items, key)
         except (Unavailable, InvalidRequest):
-            made = await self._intake.made_before(key, self._now())
+            made = await self._admission.made_before(key, self._now())
             if not made:
                 raise
             return await self._made_before(made)
@@ -144,10 +146,10 @@ class DispatcherService:
     async def _submit(
         self, items: Sequence[NewContainer], key: IdempotencyKey
     ) -> Sequence[Container]:
-        self._intake.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
+        self._admission.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
-        self._intake.expect_room(containers=len(items), size_bytes=size_bytes)
-        self._intake.expect_kinds(item.spec for item in items)
+        self._admission.expect_room(containers=len(items), size_bytes=size_bytes)
+        self._admission.expect_kinds(item.spec for item in items)
         sequences = self._store.next_sequences(len(items))
         now = self._now()
         containers = tuple(
@@ -169,7 +171,7 @@ class DispatcherService:
             fingerprint=key.fingerprint,
         )
         try:
-            await self._intake.admit(
+            await self._admission.admit(
                 containers,
                 [
                     wanted
@@ -229,17 +231,17 @@ class DispatcherService:
     async def cancel(self, container_id: str) -> Container:
         """Commit a cancellation, then tell the engine."""
         change = RequestCancel(container_id=container_id)
-        await self._intake.request(change, CancelRequested(container_id=container_id))
+        await self._admission.request(change, CancelRequested(container_id=container_id))
         return await self.container(container_id)
 
     async def set_priority(self, container_id: str, priority: int) -> Container:
         """Commit a priority, then tell the engine."""
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
-        with self._intake.kinds_arrive(
-            self._intake.held_back([container_id]) if priority > 0 else []
+        with self._admission.kinds_arrive(
+            self._admission.held_back([container_id]) if priority > 0 else []
         ):
-            await self._intake.request(change, event)
+            await self._admission.request(change, event)
         return await self.container(container_id)
 
     # ---- jobs ----------------------------------------------------------------------------------
@@ -304,8 +306,8 @@ class DispatcherService:
     def periodic_jobs(self, *, wall: Callable[[], float]) -> PeriodicJobs:
         """Return what launches periodic jobs by a wall clock, within the limits of users."""
         return PeriodicJobs(
-            jobs=self._engine.ledger.jobs,
-            runs=ServiceRuns(desk=self._jobs, intake=self._intake),
+            jobs=self._engine.table.jobs,
+            runs=ServiceRuns(service=self._jobs, admission=self._admission),
             wall=wall,
             now=self._now,
             results=self._metrics.launches,
@@ -367,7 +369,7 @@ class DispatcherService:
         if not there:
             raise NotFound(f"no strays are kept on {instance_id}")
         named = tuple(attempts or there)
-        await self._intake.steer(
+        await self._admission.steer(
             StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
         )
         kept = [each for each in stray_views(self._engine) if each.instance == instance_id]
@@ -387,7 +389,7 @@ class DispatcherService:
         if _is_ending(worker):
             raise _ends(worker, behavior)
         note = BehaviorNote(behavior=behavior, reason=reason, by=user, at=self._now(), until=until)
-        await self._intake.steer(
+        await self._admission.steer(
             BehaviorRequested(worker_id=instance_id, behavior=behavior, note=note)
         )
         # An event before it may have ended the instance. To run or to drain may lead to its end.
@@ -401,7 +403,7 @@ class DispatcherService:
         """Tell the engine; the answer shows the instance as it was."""
         worker = self._worker(instance_id)
         view = self._view(worker)
-        await self._intake.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        await self._admission.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
         if worker.killed is None:
             # An event before it took the instance away: nothing was noted that would outlast that.
             self._worker(instance_id)
@@ -445,7 +447,7 @@ class DispatcherService:
         size = attempt.stdout_bytes if stream == "stdout" else attempt.stderr_bytes
         # What is not expected any more never comes, however much was promised: the instance is
         # gone, or the log was cut at its limit.
-        expected = attempt.id in self._engine.ledger.unreleased
+        expected = attempt.id in self._engine.table.unreleased
         return data, offset + len(data) >= size or not expected
 
     def log_problem(self, container: Container) -> str:
@@ -453,7 +455,7 @@ class DispatcherService:
         if not container.attempts:
             return ""
         attempt = container.attempts[-1]
-        expected = container.has_open_attempt or attempt.id in self._engine.ledger.unreleased
+        expected = container.has_open_attempt or attempt.id in self._engine.table.unreleased
         if not expected:
             return ""
         unheard = self._unreached(attempt.instance_id)

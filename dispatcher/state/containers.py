@@ -111,7 +111,7 @@ class ContainerTable:
     """All unfinished containers by id, the queue of those that wait, and the changes to journal.
 
     `waiting_since` has, for each container that could run and is not known to, since when;
-    `holdbacks` are those that wait outside the queue, for a time or for somebody; `spend` is what
+    `gates` are those that wait outside the queue, for a time or for somebody; `spend` is what
     the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
     `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
     which running attempt has run for long enough. `residents` is how many of the open attempts are
@@ -130,7 +130,7 @@ class ContainerTable:
         self.open_attempts: dict[str, str] = {}
         self.supervisors_placed = 0
         self.queue = queue
-        self.holdbacks = SchedulingGates()
+        self.gates = SchedulingGates()
         self.jobs = JobRegistry()
         self.finished: list[Container] = []
         self.time_limits = Deadlines()
@@ -156,7 +156,7 @@ class ContainerTable:
             due = restart_due(container) if container.attempts else container.spec.not_before
             elastic = self.jobs.type_of(container.job_id) is JobType.ELASTIC  # its job says when
             if due is not None and not elastic:
-                self.holdbacks.until(container.id, due)
+                self.gates.until(container.id, due)
             self.wait(container, latest(container))
             return
         attempt = container.attempts[-1]
@@ -169,7 +169,7 @@ class ContainerTable:
         """Let nobody wait since the future: the clock may have been set back since."""
         for container_id, since in self.waiting_since.items():
             self.waiting_since[container_id] = min(since, now)
-        for container_id in self.holdbacks.timed():
+        for container_id in self.gates.timed():
             self._restart_later(self.containers[container_id], now)
         for attempt_id in sorted(self.time_limits.keys()):
             limit_s = self.containers[self.open_attempts[attempt_id]].spec.time_limit_s or 0.0
@@ -177,7 +177,7 @@ class ContainerTable:
 
     def release_due(self, now: float) -> bool:
         """Let those wait for a place whose restart is due; return whether there were any."""
-        released = self.holdbacks.release_due(now)
+        released = self.gates.release_due(now)
         for container_id, due in released:
             self.wait(self.containers[container_id], due)
         return bool(released)
@@ -207,7 +207,7 @@ class ContainerTable:
         forgotten = container.created_at < forgotten_before
         if not forgotten and not was_placed(container, attempt_id, worker_id):
             return
-        self.holdbacks.by_process(container_id, attempt_id, worker_id)
+        self.gates.by_process(container_id, attempt_id, worker_id)
         if not container.has_open_attempt:
             if container.state is ContainerState.LOCKED:
                 self.unlock(container_id)
@@ -215,14 +215,14 @@ class ContainerTable:
 
     def process_gone(self, container_id: str, attempt_id: str, now: float) -> None:
         """Note that the process of an earlier attempt has ended, or its instance is gone."""
-        held = self.holdbacks.process_gone(container_id, attempt_id)
+        held = self.gates.process_gone(container_id, attempt_id)
         container = self.containers.get(container_id)
         if held and container is not None and not container.has_open_attempt:
             self.wait(container, now)
 
     def wait(self, container: Container, now: float) -> None:
         """Let a container wait for a place, since `now`, unless something holds it back."""
-        if container.priority > 0 and container.id not in self.holdbacks:
+        if container.priority > 0 and container.id not in self.gates:
             self.queue.add(container)
             self.waiting_since.setdefault(container.id, now)
         else:
@@ -469,7 +469,7 @@ class ContainerTable:
         due = restart_due(container)
         if due is None:
             return False
-        self.holdbacks.until(container.id, min(due, now + longest_delay_s(container)))
+        self.gates.until(container.id, min(due, now + longest_delay_s(container)))
         return True
 
     def finish(
@@ -487,7 +487,7 @@ class ContainerTable:
         It ends no earlier than what is known of it, though a later process's clock was set back.
         """
         self.queue.discard(container.id)
-        self.holdbacks.drop(container.id)
+        self.gates.drop(container.id)
         self.waiting_since.pop(container.id, None)
         self.save(
             replace(
@@ -506,25 +506,25 @@ class ContainerTable:
 # ---- what must always hold of the ledger; tests look after every event ---------------------------
 
 
-def check(ledger: ContainerTable) -> None:
+def check(table: ContainerTable) -> None:
     """Raise `BugError` when an invariant of the ledger does not hold."""
-    for container in ledger.containers.values():
-        _check_container(ledger, container)
-    for container_id in ledger.holdbacks.ids():
-        if container_id not in ledger.containers:
+    for container in table.containers.values():
+        _check_container(table, container)
+    for container_id in table.gates.ids():
+        if container_id not in table.containers:
             raise BugError(f"{container_id} is held back and is not in memory")
-    for container_id in sorted(ledger.waiting_since.keys() - ledger.containers.keys()):
+    for container_id in sorted(table.waiting_since.keys() - table.containers.keys()):
         raise BugError(f"{container_id} waits for a start and is not in memory")
-    ledger.spend.check(ledger.containers.values())
-    for attempt_id, container_id in ledger.open_attempts.items():
-        if container_id not in ledger.containers:
+    table.spend.check(table.containers.values())
+    for attempt_id, container_id in table.open_attempts.items():
+        if container_id not in table.containers:
             raise BugError(f"{attempt_id} is open, its container is not in memory")
-    placed = (ledger.containers[each] for each in ledger.open_attempts.values())
-    if ledger.supervisors_placed != sum(each.is_supervisor for each in placed):
-        raise BugError(f"{ledger.supervisors_placed} supervisors are not those that are placed")
+    placed = (table.containers[each] for each in table.open_attempts.values())
+    if table.supervisors_placed != sum(each.is_supervisor for each in placed):
+        raise BugError(f"{table.supervisors_placed} supervisors are not those that are placed")
 
 
-def _check_container(ledger: ContainerTable, container: Container) -> None:
+def _check_container(table: ContainerTable, container: Container) -> None:
     """Check where one container waits, and that it has no claim while it is held back."""
     if container.state.final:
         raise BugError(f"{container.id} has ended and is still in memory")
@@ -535,6 +535,6 @@ def _check_container(ledger: ContainerTable, container: Container) -> None:
         if container.state is ContainerState.LOCKED:
             raise BugError(f"{container.id} is held back and keeps its claim")
     else:
-        should_wait = container.id not in ledger.holdbacks
-    if should_wait != (container.id in ledger.queue):
+        should_wait = container.id not in table.gates
+    if should_wait != (container.id in table.queue):
         raise BugError(f"{container.id} waits and should not, or the other way round")

@@ -24,7 +24,7 @@ from longshore.dispatcher.state.scheduling_gates import Gate
 # ---- who waits for whose end: a graph of names, in which what has ended is forgotten -------------
 #
 # A node is whatever can be waited for: a container, one element of an array, one task of a job, a
-# job (`jobs.model`). What a container waits for costs memory only until it has ended.
+# job (`domain.jobs`). What a container waits for costs memory only until it has ended.
 
 Needs = tuple[tuple[str, DependencyOn], ...]
 """The nodes that are waited for, each with the end that counts."""
@@ -112,9 +112,9 @@ class _Pin:
 class Workflow:
     """Admits containers into the ledger, and lets them on when what is before them has ended."""
 
-    def __init__(self, ledger: ContainerTable) -> None:
-        self._ledger = ledger
-        self._jobs = ledger.jobs
+    def __init__(self, table: ContainerTable) -> None:
+        self._table = table
+        self._jobs = table.jobs
         self._dependencies = Dependencies()
         self._pins: dict[str, _Pin] = {}
 
@@ -132,7 +132,7 @@ class Workflow:
             if container.has_open_attempt or container.state is not ContainerState.QUEUED:
                 self._jobs.force(container)
                 self._hold_with_job(container)
-                self._ledger.admit(container)
+                self._table.admit(container)
             else:
                 waiting.append(container)
         # Who was under way before comes before who never was.
@@ -151,10 +151,10 @@ class Workflow:
         rest = still_needed(needs, known)
         self._hold_with_job(container)
         if rest or failed is not None:
-            self._ledger.holdbacks.block(container.id, Gate.AFTER)
+            self._table.gates.block(container.id, Gate.AFTER)
         elif not self._jobs.enter(container):
-            self._ledger.holdbacks.block(container.id, Gate.MAX_RUNNING)
-        self._ledger.admit(container)
+            self._table.gates.block(container.id, Gate.MAX_RUNNING)
+        self._table.admit(container)
         if failed is not None:
             self._doom(container.id, failed, now)
         elif rest:
@@ -171,15 +171,15 @@ class Workflow:
         pin = self._pins.get(root)
         if pin is not None and node in pin.ended:
             return pin.ended[node]
-        return None if root in self._ledger.containers or root in self._jobs else False
+        return None if root in self._table.containers or root in self._jobs else False
 
     def _hold_with_job(self, container: Container) -> None:
         job_id = container.job_id
         if self._jobs.is_held(job_id):
-            self._ledger.holdbacks.block(container.id, Gate.JOB_HELD)
+            self._table.gates.block(container.id, Gate.JOB_HELD)
         type_ = self._jobs.type_of(job_id)
         if type_ is not None and type_.has_own_placer:
-            self._ledger.holdbacks.block(container.id, Gate.OWN_PLACER)
+            self._table.gates.block(container.id, Gate.OWN_PLACER)
 
     # ---- what somebody is about to wait for ----------------------------------------------------
 
@@ -219,19 +219,19 @@ class Workflow:
         """Tell of jobs that changed; return those that ended, and not with their containers."""
         told = self._jobs.turn(now)
         for job in told:
-            self._ledger.changes.append(SaveJob(job=job))
+            self._table.changes.append(SaveJob(job=job))
             deed = self._jobs.take_deed(job.id)
-            self._ledger.published.append(PublishJob(job=job, deed=deed))
+            self._table.published.append(PublishJob(job=job, deed=deed))
         return [job for job in told if job.state.final and not job.ends_by_itself]
 
     def _go_on(self, now: float) -> bool:
         """Do what follows of each container's end; return whether anybody came to wait for room."""
         released = False
-        ledger = self._ledger
+        table = self._table
         idle = self._jobs.take_idle()
-        while ledger.finished or idle:
-            finished = list(ledger.finished)
-            ledger.finished.clear()
+        while table.finished or idle:
+            finished = list(table.finished)
+            table.finished.clear()
             # All of them first: who ended together with what it waited for is not to be cancelled.
             for container in finished:
                 self._dependencies.drop(container.id)
@@ -245,7 +245,7 @@ class Workflow:
         return released
 
     def _give_turn_up(self, container_id: str, now: float) -> bool:
-        container = self._ledger.containers.get(container_id)
+        container = self._table.containers.get(container_id)
         return container is not None and self._take_turn(self._jobs.leave(container), now)
 
     def _node_ended(self, node: str, succeeded: bool, now: float) -> bool:
@@ -257,41 +257,41 @@ class Workflow:
             self._doom(container_id, node, now)
         went = False
         for container_id in released:
-            holdbacks = self._ledger.holdbacks
-            holdbacks.unblock(container_id, Gate.AFTER)
-            container = self._ledger.containers[container_id]
+            gates = self._table.gates
+            gates.unblock(container_id, Gate.AFTER)
+            container = self._table.containers[container_id]
             if self._jobs.enter(container):
                 went = self._wait(container, now) or went
             else:
-                holdbacks.block(container_id, Gate.MAX_RUNNING)
-                self._ledger.published.append(PublishContainer(container=container))
+                gates.block(container_id, Gate.MAX_RUNNING)
+                self._table.published.append(PublishContainer(container=container))
         return went
 
     def _take_turn(self, container_id: str | None, now: float) -> bool:
         if container_id is None:
             return False
-        self._ledger.holdbacks.unblock(container_id, Gate.MAX_RUNNING)
-        return self._wait(self._ledger.containers[container_id], now)
+        self._table.gates.unblock(container_id, Gate.MAX_RUNNING)
+        return self._wait(self._table.containers[container_id], now)
 
     def line_up(self, container: Container) -> None:
         """Let an element wait for its turn, by its index, that gave its own up or never had one."""
-        holdbacks = self._ledger.holdbacks
-        is_in_line = bool(holdbacks.blocks(container.id) & (Gate.AFTER | Gate.MAX_RUNNING))
+        gates = self._table.gates
+        is_in_line = bool(gates.blocks(container.id) & (Gate.AFTER | Gate.MAX_RUNNING))
         if not is_in_line and not self._jobs.enter(container):
-            holdbacks.block(container.id, Gate.MAX_RUNNING)
+            gates.block(container.id, Gate.MAX_RUNNING)
 
     def _wait(self, container: Container, now: float) -> bool:
         """Let a container wait for room if nothing else holds it; tell of it either way."""
-        self._ledger.wait(container, now)
-        self._ledger.published.append(PublishContainer(container=container, released=True))
-        return container.id in self._ledger.queue
+        self._table.wait(container, now)
+        self._table.published.append(PublishContainer(container=container, released=True))
+        return container.id in self._table.queue
 
     def _doom(self, container_id: str, node: str, now: float) -> None:
         """Cancel a container that waits for what has not succeeded."""
-        container = self._ledger.containers[container_id]
+        container = self._table.containers[container_id]
         message = f"it was to run after {node}, which did not succeed"
         reason = Reason(code="dependency_failed", message=message)
-        self._ledger.finish(container, ContainerState.CANCELLED, reason, now)
+        self._table.finish(container, ContainerState.CANCELLED, reason, now)
 
     # ---- held jobs -----------------------------------------------------------------------------
 
@@ -300,18 +300,18 @@ class Workflow:
         if self._jobs.is_held(job_id) == held:
             return
         self._jobs.set_held(job_id, held=held)
-        ledger = self._ledger
+        table = self._table
         for container_id in self._jobs.containers_of(job_id):
-            container = ledger.containers[container_id]
+            container = table.containers[container_id]
             if not held:
-                ledger.holdbacks.unblock(container_id, Gate.JOB_HELD)
+                table.gates.unblock(container_id, Gate.JOB_HELD)
             else:
-                ledger.holdbacks.block(container_id, Gate.JOB_HELD)
+                table.gates.block(container_id, Gate.JOB_HELD)
             if container.has_open_attempt:
                 continue
             if held and container.state is ContainerState.LOCKED:
-                ledger.unlock(container_id)
-            ledger.wait(ledger.containers[container_id], now)
+                table.unlock(container_id)
+            table.wait(table.containers[container_id], now)
 
     def _no_turn(self, container: Container) -> WaitReason:
         """Return why an element waits for its turn."""
@@ -327,7 +327,7 @@ class Workflow:
 
     def reason(self, container: Container) -> WaitReason | None:
         """Return what a container waits for beside room, None for nothing."""
-        block = self._ledger.holdbacks.blocks(container.id)
+        block = self._table.gates.blocks(container.id)
         if Gate.JOB_HELD in block:
             message = f"its job {container.job_id} is held, and starts nothing until it is released"
             return WaitReason(code="job_held", message=message)
@@ -386,9 +386,9 @@ class Chain:
     is_whole: bool = True
 
 
-def blocking_chain(container_id: str, *, ledger: ContainerTable, workflow: Workflow) -> Chain:
+def blocking_chain(container_id: str, *, table: ContainerTable, workflow: Workflow) -> Chain:
     """Follow what a container waits for, and what that waits for; of several always the first."""
-    walk = _Walk(ledger)
+    walk = _Walk(table)
     current, before = container_id, 0
     while needs := workflow.needs(current):
         if before == MOST_LINKS:
@@ -405,29 +405,29 @@ def blocking_chain(container_id: str, *, ledger: ContainerTable, workflow: Workf
 class _Walk:
     """Finds who has to end for a node to end; each job on the way is looked through once."""
 
-    def __init__(self, ledger: ContainerTable) -> None:
-        self._ledger = ledger
+    def __init__(self, table: ContainerTable) -> None:
+        self._table = table
         self._found: dict[str, Mapping[str, str]] = {}
         self._left = MOST_CONTAINERS
 
     def container_of(self, node: str) -> str | None:
         """Return the first unfinished container of a node that waits for no other, or its first."""
         root = node.partition("/")[0]
-        if root in self._ledger.containers:
+        if root in self._table.containers:
             return root
         if root not in self._found:
             self._found[root] = self._by_node(root)
         return self._found[root].get(node)
 
     def _by_node(self, job_id: str) -> Mapping[str, str]:
-        container_ids = self._ledger.jobs.containers_of(job_id)
+        container_ids = self._table.jobs.containers_of(job_id)
         self._left -= len(container_ids)
         if self._left < 0:
             return {}
         found: dict[str, str] = {}
-        waits = {each: Gate.AFTER in self._ledger.holdbacks.blocks(each) for each in container_ids}
+        waits = {each: Gate.AFTER in self._table.gates.blocks(each) for each in container_ids}
         for container_id in sorted(container_ids, key=waits.__getitem__):
-            container = self._ledger.containers[container_id]
+            container = self._table.containers[container_id]
             for node in (*nodes_of(container), task_node(job_id, container.task), job_id):
                 found.setdefault(node, container_id)
         return found

@@ -305,7 +305,8 @@ class Queue:
         self._account_of = account_of
         self._is_lasting = is_lasting
         self._classes: dict[ClassKey, RequestClass] = {}
-        # Not the classes: a copy for a trial would have to look at each (see `dispatcher.trial`).
+        # Not the classes: a copy for a trial would have to look at each (see
+        # `dispatcher.engine.fork`).
         self._key_of: dict[str, ClassKey] = {}
         self._kinds: dict[ClassKey, int] = {}  # classes by what users say of them
         self._set_apart = 0  # classes that avoid instances

@@ -18,7 +18,7 @@ _log = structlog.get_logger("longshore.store")
 
 
 def migrate(engine: Engine) -> None:
-    """Run the migrations that the store behind `engine` lacks, in steps (see `migrations.steps`).
+    """Run the migrations that the store behind `engine` lacks, in steps (see `migration_steps`).
 
     The caller holds the store's lock: no other opener migrates meanwhile. A line of the log says
     what an older store was brought from and to: there is no way back. What was done before a crash

@@ -69,7 +69,7 @@ _MESSAGE_BYTES: Final = 2048
 
 
 class Bundle(Protocol):
-    """The runner as one zipapp, and the SHA-256 of it in hex (`pool.bundle.RunnerBundle`)."""
+    """The runner as one zipapp, and the SHA-256 of it in hex (`RunnerBundle`)."""
 
     @property
     def data(self) -> bytes:

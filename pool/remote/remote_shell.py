@@ -29,7 +29,7 @@ _SAID_BYTES: Final = 1024
 
 
 class ShellStream(Protocol):
-    """The bytes of a command on the far side (`pool.ssh_channel.SshChannel`)."""
+    """The bytes of a command on the far side (`pool.remote.ssh_channel.SshChannel`)."""
 
     def read(self, timeout_s: float | None) -> bytes | None:
         """Return bytes, b"" at the end, None when none came in time or `wake` was called."""

@@ -47,7 +47,7 @@ class LogSink(Protocol):
 
 
 class WorkerReports:
-    """Turns what one worker's session pushes into events: a `pool.link_attempts.LinkListener`.
+    """Turns what one worker's session pushes into events: a `link_attempts.LinkListener`.
 
     A loss that is noticed while a probe is still to report is held back until it has: the engine
     must hear "ready" before "lost", or it would trust a session that is gone.

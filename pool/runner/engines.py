@@ -82,7 +82,7 @@ def parse_config(text: str) -> EngineOptions:
     except ValueError as error:
         raise EngineConfigError("the engine is not given as JSON") from error
     if not isinstance(value, dict) or not set(value) <= set(EngineOptions._fields):
-        raise EngineOptionsError(f"the engine has the fields {', '.join(EngineOptions._fields)}")
+        raise EngineConfigError(f"the engine has the fields {', '.join(EngineOptions._fields)}")
     config = EngineOptions(
         name=_word(value, "name", "auto"),
         binary=_word(value, "binary", ""),

@@ -104,10 +104,10 @@ echo "$number is done"
 """
 
 
-def _requests(book: Path) -> list[dict[str, Any]]:
+def _requests(registry: Path) -> list[dict[str, Any]]:
     return [
         {
-            "command": ["sh", "-c", SCRIPT, "sh", str(number), str(book)],
+            "command": ["sh", "-c", SCRIPT, "sh", str(number), str(registry)],
             "cpus": number % 8 + 1,
             "memory": (number % 3 + 1) * GIB,
             "priority": number % 20 + 1,
@@ -176,11 +176,11 @@ def _check_containers(server: DispatcherProcess, ids: list[str]) -> None:
         assert set(before) <= {"lost"}, "whatever was tried again had been lost"
 
 
-def _check_that_it_was_bad(server: DispatcherProcess, book: Path, created: int) -> None:
+def _check_that_it_was_bad(server: DispatcherProcess, registry: Path, created: int) -> None:
     """A day without faults would prove nothing."""
     assert created >= 21, "three of each kind of bad instance"
-    assert len((book / "crashed").read_text().split()) >= 3
-    assert len((book / "stale").read_text().split()) >= 3
+    assert len((registry / "crashed").read_text().split()) >= 3
+    assert len((registry / "stale").read_text().split()) >= 3
     metrics = server.metrics()
     assert _sum(metrics, "driver_operations", 'operation="create",outcome="capacity"') > 0
     assert _sum(metrics, "driver_operations", 'operation="(?:create|destroy)",outcome="other"') > 0
@@ -208,17 +208,17 @@ def _check_nothing_left(clouds: Path, ids: list[str]) -> None:
 
 @pytest.mark.alone
 def test_two_hundred_containers_on_the_worst_day_of_a_cloud(tmp_path: Path) -> None:
-    book = tmp_path / "book"
-    book.mkdir()
+    registry = tmp_path / "book"
+    registry.mkdir()
     clouds = tmp_path / "data" / "drivers"
     with DispatcherProcess(tmp_path, CONFIG) as server:
-        ids = server.submit_many(_requests(book))
+        ids = server.submit_many(_requests(registry))
         watch = Watch(server)
         _follow(watch)
         _check_containers(server, ids)
-        assert not (book / "twice").exists(), "no container ran twice at once"
+        assert not (registry / "twice").exists(), "no container ran twice at once"
         (prefix,) = {each.rpartition("-")[0] for each in watch.instances}
         created = max(int(each.rpartition("-")[2]) for each in watch.instances)
-        _check_that_it_was_bad(server, book, created)
+        _check_that_it_was_bad(server, registry, created)
         _check_nothing_left(clouds, [f"{prefix}-{n + 1:05d}" for n in range(created)])
     assert list(clouds.rglob("cloud-*")) == []

@@ -217,9 +217,9 @@ def test_whatever_happens_every_job_ends_and_nothing_is_kept_for_it(seed: int) -
     fuzz.bring_to_an_end()
     rest = {id_: s for id_, s in fuzz.rig.states().items() if s in ("queued", "locked", "running")}
     assert fuzz.is_over(), {id_: (s, fuzz.rig.engine.why_waiting(id_)) for id_, s in rest.items()}
-    placer = fuzz.rig.engine.placers.elastic
-    assert placer is not None
+    workload = fuzz.rig.engine.workloads.elastic
+    assert workload is not None
     fuzz.rig.advance(10)
-    assert placer.kept == {}
-    assert placer.awaited == frozenset()
-    assert placer.next_due() is None
+    assert workload.kept == {}
+    assert workload.awaited == frozenset()
+    assert workload.next_due() is None

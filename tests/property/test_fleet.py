@@ -131,15 +131,15 @@ class Passes(RuleBasedStateMachine):
 
     @invariant()
     def claims_never_exceed_the_waiting(self) -> None:
-        placing = self.rig.engine.placing
-        classes = {c.key: c for c in self.rig.engine.ledger.queue.classes()}
-        for key, by_slot in placing.roster.fleet.claims.items():
+        scheduling = self.rig.engine.scheduling
+        classes = {c.key: c for c in self.rig.engine.table.queue.classes()}
+        for key, by_slot in scheduling.fleet_sync.fleet.claims.items():
             assert sum(by_slot.values()) <= len(classes[key])
             assert min(by_slot.values()) > 0
 
     @invariant()
     def no_worker_is_over_its_resources(self) -> None:
-        for slot in self.rig.engine.placing.roster.fleet.slots.values():
+        for slot in self.rig.engine.scheduling.fleet_sync.fleet.slots.values():
             assert not slot.is_overfull
             assert slot.count >= 0
             assert slot.sharers >= 0
@@ -148,14 +148,14 @@ class Passes(RuleBasedStateMachine):
     def limits_are_kept(self) -> None:
         pool = self.rig.engine.pool
         assert len(pool.workers) + len(pool.hoped_for()) <= MOST
-        assert len(self.rig.engine.ledger.open_attempts) <= 7
+        assert len(self.rig.engine.table.open_attempts) <= 7
 
     @invariant()
     def nobody_runs_twice_and_who_has_a_claim_is_locked(self) -> None:
-        placing, ledger = self.rig.engine.placing, self.rig.engine.ledger
-        assert not placing.locked & set(ledger.open_attempts.values())
-        for container_id in placing.locked:
-            assert ledger.containers[container_id].state is ContainerState.LOCKED
+        scheduling, table = self.rig.engine.scheduling, self.rig.engine.table
+        assert not scheduling.locked & set(table.open_attempts.values())
+        for container_id in scheduling.locked:
+            assert table.containers[container_id].state is ContainerState.LOCKED
 
 
 Passes.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

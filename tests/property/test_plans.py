@@ -194,12 +194,12 @@ def submitted(rig: DaemonRig, asked: Asked) -> Came:
     starts = Counter(rig.started_on()[c.id] for c in own if c.id in rig.started_on())
     places, reasons = sum(starts.values()), set()
     for each in own:
-        found = engine.ledger.containers.get(each.id)
+        found = engine.table.containers.get(each.id)
         if found is None:
             assert each.reason is not None
             reasons.add(each.reason.message)
         elif not found.has_open_attempt:
-            has_place = found.state is ContainerState.LOCKED or engine.placers.place_of(found)
+            has_place = found.state is ContainerState.LOCKED or engine.workloads.place_of(found)
             places += bool(has_place)
             why = engine.why_waiting(each.id)
             if not has_place and why is not None:

@@ -50,17 +50,17 @@ STEPS = st.lists(
 
 def check(rig: Rig, configured: SchedulerSettings) -> None:
     """Raise unless what is billed and occupied, added up here anew, is within the limits."""
-    pool, fleet = rig.engine.pool, rig.engine.placing.roster.fleet
+    pool, fleet = rig.engine.pool, rig.engine.scheduling.fleet_sync.fleet
     billed = [worker.type.price_usd_per_hour for worker in pool.workers.values()]
     billed += [BY_NAME[p.launch.type_name].price_usd_per_hour for p in pool.hoped_for()]
     if configured.max_hourly_spend_usd is not None:
         assert sum(billed, Decimal(0)) <= configured.max_hourly_spend_usd
     occupied: Counter[tuple[str, str]] = Counter()
-    for container in rig.engine.ledger.containers.values():
+    for container in rig.engine.table.containers.values():
         if container.has_open_attempt:
             type_ = BY_NAME[container.attempts[-1].instance_type]
             _add(occupied, container, type_.name, configured.placement)
-        slot = rig.engine.placing.claimed_slot(container.id)
+        slot = rig.engine.scheduling.claimed_slot(container.id)
         if slot is not None and slot.id in fleet.slots:
             _add(occupied, container, slot.type.name, configured.placement)
     for (kind, name), millionths in occupied.items():

@@ -1,4 +1,4 @@
-"""Cloud calls in virtual time: one dispatcher's driver calls, as `pool.cloud_calls` makes them."""
+"""Cloud calls in virtual time, as `pool.remote.cloud_calls` makes them."""
 
 from __future__ import annotations
 

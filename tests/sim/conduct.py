@@ -263,20 +263,20 @@ class Conduct:
         expect(engine.pool.listed_once, "nothing before the first listing", command)
         worker = engine.pool.workers[command.worker_id]
         expect(not worker.broken, "only ready instances get work", worker)
-        if engine.ledger.containers[command.order.container_id].pinned_to:
+        if engine.table.containers[command.order.container_id].pinned_to:
             # Those of per-instance jobs have rules of their own, and no place in the line.
             return
         ready = worker.state is WorkerState.RUNNING and worker.behavior is IdleBehavior.RUN
         expect(ready, "only ready instances get work", worker)
         told = command.worker_id in self._taken_back and worker.type.preemptible
         expect(not told, "what is taken back gets no work", worker)
-        container = engine.ledger.containers[command.order.container_id]
+        container = engine.table.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
-        if has_own_placer(engine.ledger, container):
+        if has_own_placer(engine.table, container):
             return
         own = place_in_line(container)
-        for other in engine.ledger.containers.values():
-            if other.id in engine.ledger.queue and _is_alike(other, container, engine.settings):
+        for other in engine.table.containers.values():
+            if other.id in engine.table.queue and _is_alike(other, container, engine.settings):
                 kept_away = worker.id in lost_on_each(other.attempts)
                 overtaken = place_in_line(other) < own and not kept_away
                 expect(not overtaken, "no lower one starts before a higher", f"{own}: {other.id}")

@@ -30,7 +30,7 @@ class ElasticConduct:
     ) -> None:
         self._process = process
         self._engine = process.engine
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._truth = truth
         self._account = truth.jobs.elastic
         self._growth = Growth(process, timeline)
@@ -49,8 +49,8 @@ class ElasticConduct:
     def decided(self, command: PoolCommand) -> None:
         """Look at a command as it was decided."""
         if isinstance(command, StartAttempt):
-            container = self._ledger.containers[command.order.container_id]
-            if self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC:
+            container = self._table.containers[command.order.container_id]
+            if self._table.jobs.type_of(container.job_id) is JobType.ELASTIC:
                 self._on_start(container)
         elif isinstance(command, UpdateLimits):
             self._shares.decided(command)
@@ -61,8 +61,8 @@ class ElasticConduct:
             self._shares.begun(command)
 
     def _on_start(self, container: Container) -> None:
-        job = self._ledger.jobs.job(container.job_id)
-        over = self._ledger.jobs.is_concluded(container.job_id)
+        job = self._table.jobs.job(container.job_id)
+        over = self._table.jobs.is_concluded(container.job_id)
         expect(not over, "nothing of a job that is over starts", container.id)
         assert job is not None
         members = self._members(job)
@@ -77,8 +77,8 @@ class ElasticConduct:
         self._started.add(container.attempts[-1].id)
 
     def _members(self, job: Job) -> list[Container]:
-        known = self._ledger.containers
-        return [known[id_] for id_ in self._ledger.jobs.containers_of(job.id) if id_ in known]
+        known = self._table.containers
+        return [known[id_] for id_ in self._table.jobs.containers_of(job.id) if id_ in known]
 
     def _has_place(self, member: Container) -> bool:
         return member.has_open_attempt or _is_done(member) or self._ways.is_kept(member)
@@ -124,8 +124,8 @@ class ElasticConduct:
 
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
-        book = self._ledger.jobs
-        ids = [id_ for id_ in book.ids() if book.type_of(id_) is JobType.ELASTIC]
+        registry = self._table.jobs
+        ids = [id_ for id_ in registry.ids() if registry.type_of(id_) is JobType.ELASTIC]
         if not ids and not self._open:
             return
         ending = self._ending()
@@ -134,7 +134,7 @@ class ElasticConduct:
         for job, container, attempt in told:
             alike = frozenset(a.id for _, _, a in told if a.ending_for == attempt.ending_for)
             self._on_ending(job, container, attempt, alike)
-        jobs = [job for job in map(book.job, ids) if job is not None]
+        jobs = [job for job in map(registry.job, ids) if job is not None]
         by_job = {job.id: self._members(job) for job in jobs}
         self._open = {
             id_: {c.id for c in members if c.has_open_attempt} for id_, members in by_job.items()
@@ -145,8 +145,8 @@ class ElasticConduct:
                 self._expect_all(job, by_job[job.id])
             self._expect_over(job, by_job[job.id])
         self._housed = housed
-        if self._engine.placing.passes != self._passes:
-            self._passes = self._engine.placing.passes
+        if self._engine.scheduling.passes != self._passes:
+            self._passes = self._engine.scheduling.passes
             self._ways.note_pass()
             self._expect_kept_room()
             for job in jobs:
@@ -161,12 +161,12 @@ class ElasticConduct:
     def _ending(self) -> list[tuple[Job, Container, Attempt]]:
         """Return the open attempts of such jobs that were told to end."""
         found = []
-        for container_id in self._ledger.open_attempts.values():
-            container = self._ledger.containers[container_id]
+        for container_id in self._table.open_attempts.values():
+            container = self._table.containers[container_id]
             last = container.attempts[-1]
             if last.ending is None:
                 continue
-            job = self._ledger.jobs.job(container.job_id) if container.job_id else None
+            job = self._table.jobs.job(container.job_id) if container.job_id else None
             if job is not None and job.type is JobType.ELASTIC:
                 found.append((job, container, last))
         return found
@@ -175,11 +175,11 @@ class ElasticConduct:
         self, job: Job, container: Container, attempt: Attempt, alike: frozenset[str]
     ) -> None:
         """Expect a reason for what was just told to end; so were all that are `alike`, for it."""
-        over = container.cancel_requested or self._ledger.jobs.is_concluded(job.id)
+        over = container.cancel_requested or self._table.jobs.is_concluded(job.id)
         if over or attempt.ending is AttemptOutcome.FAILED:
             return
         cause, of = attempt.ending_for.cause, attempt.ending_for.of
-        other = self._ledger.jobs.job(of) if cause is StopCause.FOR_JOB else None
+        other = self._table.jobs.job(of) if cause is StopCause.FOR_JOB else None
         if other is None:
             unsaid = cause is StopCause.NOTHING
             held = container.priority == 0 and unsaid
@@ -207,7 +207,7 @@ class ElasticConduct:
 
     def _expect_over(self, job: Job, members: list[Container]) -> None:
         """Expect that a job that is over has nothing that waits or is to run on."""
-        if not self._ledger.jobs.is_concluded(job.id):
+        if not self._table.jobs.is_concluded(job.id):
             return
         left = [
             each.id
@@ -221,13 +221,13 @@ class ElasticConduct:
         """Expect that a job is over once what it needs is, by what is stored."""
         done = self._truth.store.caught_up and self._account.is_done(job)
         ended = job.id in self._account.failed or done
-        over = self._ledger.jobs.is_concluded(job.id)
+        over = self._table.jobs.is_concluded(job.id)
         expect(over or not ended, "a job is over when what it needs is", job.id, done)
 
     def _expect_kept_room(self) -> None:
         """Expect that all that is promised on an instance is there."""
         workers = self._engine.pool.workers
-        for worker_id, kept in self._engine.placers.kept().items():
+        for worker_id, kept in self._engine.workloads.kept().items():
             worker = workers.get(worker_id)
             if worker is not None and worker.session_up:
                 fits = kept.fits_in(worker.free.plus(Resources()))

@@ -37,7 +37,7 @@ class Growth:
     def __init__(self, process: DispatcherProcess, timeline: Timeline) -> None:
         self._process = process
         self._engine = process.engine
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._since: dict[str, float] = {}
         self._types: dict[str, tuple[ContainerSpec, tuple[object, ...]]] = {}
@@ -45,8 +45,8 @@ class Growth:
     def look(self, jobs: list[Job], members: dict[str, list[Container]]) -> None:
         """Look at all jobs after an event."""
         before, self._since = self._since, {}
-        book = self._ledger.jobs
-        lives = [job for job in jobs if not book.is_concluded(job.id)]
+        registry = self._table.jobs
+        lives = [job for job in jobs if not registry.is_concluded(job.id)]
         lives.sort(key=lambda job: job.sequence)
         if not self._engine.pool.listed_once or not lives:
             return
@@ -73,7 +73,7 @@ class Growth:
 
     def _is_late(self, job: Job, wanted: list[Container], before: dict[str, float]) -> bool:
         """Return whether there was room for some members of a job for long, and is still."""
-        free = all(self._ledger.holdbacks.reason(each) is None for each in wanted)
+        free = all(self._table.gates.reason(each) is None for each in wanted)
         if job.held or not wanted or not free or not self._has_room(wanted):
             return False
         # Who begins meanwhile is looked at anew: another number of members is wanted then.
@@ -92,7 +92,7 @@ class Growth:
     def _has_room(self, wanted: list[Container]) -> bool:
         """Return whether all find room on one instance that takes work."""
         most = self._process.limit()
-        spoken_for = self._ledger.placed + self._engine.placers.promised()
+        spoken_for = self._table.placed + self._engine.workloads.promised()
         if most is not None and spoken_for + len(wanted) > most:
             return False
         return any(self._fits(worker, wanted) for worker in self._engine.pool.workers.values())
@@ -103,7 +103,7 @@ class Growth:
         most = 1 if one else settings.max_containers_per_instance
         if not self._is_open(worker) or worker.busy_with + len(wanted) > most:
             return False
-        kept = self._engine.placers.kept().get(worker.id, Resources())
+        kept = self._engine.workloads.kept().get(worker.id, Resources())
         if kept != Resources():
             return False
         asked = Resources(cpu_millis=SHARED_CPU_MILLIS)
@@ -131,7 +131,7 @@ class Growth:
         )
 
     def _is_open(self, worker: Worker) -> bool:
-        claims = self._engine.placing.roster.fleet.claims.values()
+        claims = self._engine.scheduling.fleet_sync.fleet.claims.values()
         claimed = any(worker.id in slots or worker.token in slots for slots in claims)
         return (
             worker.session_up

@@ -26,7 +26,7 @@ class Shares:
         self, process: DispatcherProcess, timeline: Timeline, hosts: dict[str, Host]
     ) -> None:
         self._pool = process.engine.pool
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._hosts = hosts
         self._told_at: dict[str, float] = {}
@@ -90,8 +90,8 @@ class Shares:
         return [a for a in running if self._pool.attempts[a].phase is AttemptPhase.RUNNING]
 
     def _is_elastic(self, attempt_id: str) -> bool:
-        container_id = self._ledger.open_attempts.get(attempt_id)
+        container_id = self._table.open_attempts.get(attempt_id)
         if container_id is None:
             return False
-        job_id = self._ledger.containers[container_id].job_id
-        return self._ledger.jobs.type_of(job_id) is JobType.ELASTIC
+        job_id = self._table.containers[container_id].job_id
+        return self._table.jobs.type_of(job_id) is JobType.ELASTIC

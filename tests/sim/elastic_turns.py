@@ -21,7 +21,7 @@ class Turns:
 
     def __init__(self, process: DispatcherProcess) -> None:
         self._engine = process.engine
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._waited: set[str] = set()
 
     def look(self, jobs: list[Job], members: dict[str, list[Container]]) -> None:
@@ -41,12 +41,12 @@ class Turns:
 
     def _waits(self, job: Job, members: list[Container]) -> bool:
         """Return whether a job lacks nothing but room, and has had none yet."""
-        over = job.held or self._is_too_many(job) or self._ledger.jobs.is_concluded(job.id)
+        over = job.held or self._is_too_many(job) or self._table.jobs.is_concluded(job.id)
         return not over and all(
             each.priority > 0
             and not each.attempts
             and not each.cancel_requested
-            and self._ledger.holdbacks.reason(each) is None
+            and self._table.gates.reason(each) is None
             and not self._has_place(each)
             and self._code(each) not in ("", "no_type")
             for each in members
@@ -63,7 +63,7 @@ class Turns:
         return member.has_open_attempt or self._code(member) == "has_place"
 
     def _code(self, member: Container) -> str:
-        reason = self._engine.placers.reason(member)
+        reason = self._engine.workloads.reason(member)
         return reason.code if reason is not None else ""
 
     def _rank(self, job: Job) -> tuple[float, int]:

@@ -23,13 +23,13 @@ class Ways:
     def __init__(self, process: DispatcherProcess) -> None:
         self._process = process
         self._engine = process.engine
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._awaited: frozenset[str] = frozenset()
         self._waited: set[str] = set()
 
     @property
     def _elastic(self) -> ElasticScheduler:
-        elastic = self._engine.placers.elastic
+        elastic = self._engine.workloads.elastic
         assert isinstance(elastic, ElasticScheduler)
         return elastic
 
@@ -43,7 +43,7 @@ class Ways:
 
         `told` are all attempts that have just been told to end for that one.
         """
-        containers = map(self._ledger.containers.get, self._ledger.jobs.containers_of(by.id))
+        containers = map(self._table.containers.get, self._table.jobs.containers_of(by.id))
         needed = [each for each in containers if each is not None and self._is_needed(each)]
         waits = any(not each.has_open_attempt and self.is_kept(each) for each in needed)
         takes = waits or self._took_room(by, needed, attempt.instance_id, told)
@@ -63,7 +63,7 @@ class Ways:
         ):
             return
         is_needed = (
-            not self.leaves_places(going=sum(map(self._is_going, self._ledger.open_attempts)))
+            not self.leaves_places(going=sum(map(self._is_going, self._table.open_attempts)))
             or self._is_full(worker)
             or not self._has_room_for(worker, attempt.id)
         )
@@ -72,7 +72,7 @@ class Ways:
     def leaves_places(self, *, going: int) -> bool:
         """Return whether one more may have a place once so many of those that have one are gone."""
         most = self._process.limit()
-        return most is None or self._ledger.placed + self._elastic.promised - going < most
+        return most is None or self._table.placed + self._elastic.promised - going < most
 
     def _is_full(self, worker: Worker) -> bool:
         settings = self._engine.settings
@@ -93,13 +93,13 @@ class Ways:
         return _fit([*stays, *comes], self._left_by_residents(worker))
 
     def _left_by_residents(self, worker: Worker) -> Resources:
-        per_instance = self._engine.placers.per_instance
+        per_instance = self._engine.workloads.per_instance
         kept = per_instance.kept.get(worker.id) if per_instance is not None else None
         return room_on(worker.type, worker.machine).minus(kept or Resources())
 
     def beginning(self, job: Job) -> list[Container]:
         """Return the members that a job needs, and that have a place but were not seen to run."""
-        containers = map(self._ledger.containers.get, self._ledger.jobs.containers_of(job.id))
+        containers = map(self._table.containers.get, self._table.jobs.containers_of(job.id))
         needed = [each for each in containers if each is not None and self._is_needed(each)]
         return [
             each
@@ -116,11 +116,11 @@ class Ways:
 
         Of one that is behind a process of an earlier attempt only that is told.
         """
-        return self._ledger.holdbacks.reason(member) is not None or self.has_place(member)
+        return self._table.gates.reason(member) is not None or self.has_place(member)
 
     def has_place(self, member: Container) -> bool:
         """Return whether a member that is not started is told that it has a place."""
-        reason = self._engine.placers.reason(member)
+        reason = self._engine.workloads.reason(member)
         return reason is not None and reason.code == "has_place"
 
     def _took_room(
@@ -159,9 +159,9 @@ class Ways:
         most = self._process.limit()
         latest = [c.attempts[-1] for c in needed if c.has_open_attempt]
         begins_on = {a.instance_id for a in latest if a.started_at is None}
-        known = (self._ledger.containers[self._ledger.open_attempts[id_]] for id_ in told)
+        known = (self._table.containers[self._table.open_attempts[id_]] for id_ in told)
         elsewhere = [c for c in known if c.attempts[-1].instance_id not in begins_on]
-        lacking = self._ledger.placed + len(self._unstarted()) - (most or 0)
+        lacking = self._table.placed + len(self._unstarted()) - (most or 0)
         return bool(begins_on) and most is not None and 0 < lacking >= len(elsewhere)
 
     def _newcomers(self, members: Iterable[Container]) -> list[Container]:
@@ -170,7 +170,7 @@ class Ways:
     def _comes_after(self, member: Container, by: Job) -> bool:
         """Return whether a member's job surely has its turn after another."""
         settings = self._engine.settings.elastic
-        job = self._ledger.jobs.job(member.job_id)
+        job = self._table.jobs.job(member.job_id)
         in_turn = settings.policy is QueuePolicy.FIFO and not settings.backfill
         return in_turn and job is not None and job.sequence > by.sequence
 
@@ -189,22 +189,22 @@ class Ways:
         return _fit([*stays, *others], room) and not _fit([*stays, *others, *begins], room)
 
     def _is_going(self, attempt_id: str) -> bool:
-        container_id = self._ledger.open_attempts.get(attempt_id)
-        if container_id is None or not self._is_elastic(self._ledger.containers[container_id]):
+        container_id = self._table.open_attempts.get(attempt_id)
+        if container_id is None or not self._is_elastic(self._table.containers[container_id]):
             return False
-        container = self._ledger.containers[container_id]
+        container = self._table.containers[container_id]
         return container.cancel_requested or container.attempts[-1].ending is not None
 
     def _is_needed(self, member: Container) -> bool:
         """Return whether a job needs a member; a rigid one that begins needs all."""
-        job = self._ledger.jobs.job(member.job_id)
+        job = self._table.jobs.job(member.job_id)
         if job is None:
             return False
         rigid = job.terms.elastic is not None and job.terms.elastic.mode is ElasticMode.RIGID
         return rigid or is_essential(job, member)
 
     def _is_elastic(self, container: Container) -> bool:
-        return self._ledger.jobs.type_of(container.job_id) is JobType.ELASTIC
+        return self._table.jobs.type_of(container.job_id) is JobType.ELASTIC
 
     def _awaited_now(self) -> frozenset[str]:
         return self._elastic.awaited
@@ -212,8 +212,8 @@ class Ways:
     def _unstarted(self, instance_id: str = "") -> list[Container]:
         """Return the members that have a place, on one instance or on any, and are not started."""
         waiting = [
-            (container, self._engine.placers.reason(container))
-            for container in self._ledger.containers.values()
+            (container, self._engine.workloads.reason(container))
+            for container in self._table.containers.values()
             if self._is_elastic(container) and not container.has_open_attempt
         ]
         return [

@@ -22,22 +22,22 @@ def expect_elsewhere(engine: Engine, container: Container, worker: Worker, now: 
     ended_at = before[-1].finished_at or before[-1].created_at
     if not ended_at <= now < ended_at + PATIENT_S:
         return
-    placing, spec = engine.placing, container.spec
-    types = engine.types_for(engine.ledger.queue.key_of(container))
+    scheduling, spec = engine.scheduling, container.spec
+    types = engine.types_for(engine.table.queue.key_of(container))
     needs = {type_.name: need(type_, spec.resources, spec.unnamed) for type_ in types}
-    types = tuple(t for t in types if has_room(placing.left_of(t), needs[t.name]))
+    types = tuple(t for t in types if has_room(scheduling.left_of(t), needs[t.name]))
     names = {type_.name for type_ in types}
     launches = engine.pool.launches
     others = [
         slot.id
-        for slot in placing.roster.fleet.slots.values()
+        for slot in scheduling.fleet_sync.fleet.slots.values()
         if slot.id not in lost_on
         and slot.type.name in names
         and (slot.kind < SlotKind.LAUNCHING or launches[slot.id].launch.created_at < now)
     ]
     what = f"{container.id} on {worker.id}"
     expect(not others, "what was lost is tried elsewhere first", what, "beside", others)
-    limits = placing.view(now).limits
-    full = placing.spend is not None or limits.instances >= limits.max_instances
+    limits = scheduling.view(now).limits
+    full = scheduling.spend is not None or limits.instances >= limits.max_instances
     may_be_had = [] if full else [t.name for t in types if limits.hindrance(t) is None]
     expect(not may_be_had, "what was lost is tried elsewhere first", what, "buys no", may_be_had)

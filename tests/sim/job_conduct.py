@@ -28,7 +28,7 @@ class JobConduct:
         offsets: dict[str, float],
     ) -> None:
         self._process = process
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._truth = truth
         self._account = truth.jobs
@@ -36,7 +36,7 @@ class JobConduct:
         self._offset_s = process.now() - timeline.now
         self._began_at = process.now()
         self._held = {job.id: job.held for job in truth.store.jobs.values()}
-        self._limited = _limited(self._ledger.containers.values())
+        self._limited = _limited(self._table.containers.values())
         self._session_since: dict[str, float] = {}
         self._ran_before = {
             attempt.id
@@ -68,7 +68,7 @@ class JobConduct:
     def decided(self, command: PoolCommand) -> None:
         """Look at a command as it was decided."""
         if isinstance(command, StartAttempt):
-            self._on_start(self._ledger.containers[command.order.container_id])
+            self._on_start(self._table.containers[command.order.container_id])
         elif isinstance(command, SignalAttempt):
             self._on_signal(command.attempt_id)
 
@@ -82,7 +82,7 @@ class JobConduct:
 
     def _on_signal(self, attempt_id: str) -> None:
         """Expect that nothing is ended for its time limit before it has run for that."""
-        found = self._ledger.of_attempt(attempt_id)
+        found = self._table.of_attempt(attempt_id)
         if found is None or found[1].ending is not AttemptOutcome.FAILED:
             return
         container, _ = found
@@ -98,7 +98,7 @@ class JobConduct:
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
         for container_id in list(self._limited):
-            container = self._ledger.containers.get(container_id)
+            container = self._table.containers.get(container_id)
             if container is None:
                 self._limited.remove(container_id)
             elif container.state is ContainerState.RUNNING:
@@ -106,8 +106,8 @@ class JobConduct:
         if self._truth.store.caught_up and self._version != self._account.version:
             self._version = self._account.version
             self._expect_counted()
-        if self._process.engine.placing.passes != self._passes:
-            self._passes = self._process.engine.placing.passes
+        if self._process.engine.scheduling.passes != self._passes:
+            self._passes = self._process.engine.scheduling.passes
             self._look_at_pass()
 
     def _expect_within_limit(self, container: Container) -> None:
@@ -131,7 +131,7 @@ class JobConduct:
 
     def _expect_counted(self) -> None:
         """Expect that a job's tallies are what the store says of its containers."""
-        jobs = self._ledger.jobs
+        jobs = self._table.jobs
         for job_id in jobs.ids():
             job = jobs.job(job_id)
             assert job is not None
@@ -150,11 +150,11 @@ class JobConduct:
 
     def _look_at_pass(self) -> None:
         """Expect that all who are held back have something to wait for."""
-        holdbacks = self._ledger.holdbacks
+        gates = self._table.gates
         turns: dict[tuple[str, str], int] = {}
         waiting: dict[tuple[str, str], Container] = {}
-        for container in self._ledger.containers.values():
-            blocks = holdbacks.blocks(container.id)
+        for container in self._table.containers.values():
+            blocks = gates.blocks(container.id)
             if container.spec.after:
                 self._expect_to_wait(container, after=Gate.AFTER in blocks)
             self._expect_due(container)
@@ -188,7 +188,7 @@ class JobConduct:
         not_before = container.spec.not_before
         if not_before is None or container.attempts:
             return
-        due = self._ledger.holdbacks.due(container.id)
+        due = self._table.gates.due(container.id)
         past = self._process.now() > not_before + PATIENCE_S
         expect(due is None or not past, "who may begin is let", container.id, due)
 

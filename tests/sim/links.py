@@ -1,4 +1,4 @@
-"""Sessions in virtual time: what one dispatcher's links do, as `pool.performer` would."""
+"""Sessions in virtual time: what one dispatcher's links do, as `pool.remote.performer` would."""
 
 from __future__ import annotations
 

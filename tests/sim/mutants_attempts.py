@@ -1,4 +1,4 @@
-"""Planted defects of how attempts are carried: the engine's, the ledger's and the pool's guards."""
+"""Planted defects of how attempts are carried: the engine's, the table's and the pool's guards."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ ENDINGS = (
         guard="nobody waits for logs from an instance that is gone",
         fault="instances that end",
         where="longshore.dispatcher.engine.engine:Engine._forget_instance",
-        old="self.ledger.unreleased.drop_instance(instance_id)",
+        old="self.table.unreleased.drop_instance(instance_id)",
         new="",
     ),
 )

@@ -202,7 +202,7 @@ ROOM = (
         guard="no more members are started than may run at once",
         fault="a limit of containers",
         where="longshore.dispatcher.scheduler.elastic.apply:ElasticApplier.start",
-        old="if most is not None and self._ledger.placed >= most:",
+        old="if most is not None and self._table.placed >= most:",
         new="if False:",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Planted defects of who gets which place: the queue's, the planner's and the placing's guards."""
+"""Planted defects of who gets which place: guards of the queue, the plan and the pass."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ CREATING = (
         guard="max_instances counts what is being created",
         fault="creates that take their time",
         where="longshore.dispatcher.scheduler.batch.scheduling_pass:SchedulingPass._limits",
-        old="+ self.roster.hoped_for",
+        old="+ self.fleet_sync.hoped_for",
         new="",
     ),
     Mutant(
@@ -242,7 +242,7 @@ CREATING = (
         guard="who has a place on an instance that comes is locked",
         fault="instances that boot",
         where="longshore.dispatcher.scheduler.batch.scheduling_pass:SchedulingPass._lock",
-        old="if self.ledger.containers[container_id].state is ContainerState.QUEUED:",
+        old="if self.table.containers[container_id].state is ContainerState.QUEUED:",
         new="if False:",
     ),
     Mutant(
@@ -250,7 +250,7 @@ CREATING = (
         guard="who lost a place is unlocked",
         fault="creates that fail, instances that end",
         where="longshore.dispatcher.scheduler.batch.scheduling_pass:SchedulingPass._unlock",
-        old="self.ledger.unlock(container_id)",
+        old="self.table.unlock(container_id)",
         new="pass",
     ),
 )

@@ -220,7 +220,7 @@ RESTARTS = (
         guard="who is held back is let go when its time has come",
         fault=RETRIES,
         where="longshore.dispatcher.engine.engine:Engine._take_turns",
-        old="released = self.ledger.release_due(now)",
+        old="released = self.table.release_due(now)",
         new="released = False",
     ),
     Mutant(
@@ -228,7 +228,7 @@ RESTARTS = (
         guard="who is held back has no place in the queue",
         fault="containers that are tried again, priorities",
         where="longshore.dispatcher.state.containers:ContainerTable.wait",
-        old="if container.priority > 0 and container.id not in self.holdbacks:",
+        old="if container.priority > 0 and container.id not in self.gates:",
         new="if container.priority > 0:",
     ),
     Mutant(
@@ -237,7 +237,7 @@ RESTARTS = (
         fault="a crash, containers that are tried again",
         where="longshore.dispatcher.engine.recovery:_restore_container",
         old="and not container.has_open_attempt:",
-        new="and container.id in placing.ledger.queue:",
+        new="and container.id in scheduling.table.queue:",
     ),
 )
 AT_ONCE = (

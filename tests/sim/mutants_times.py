@@ -18,7 +18,7 @@ HOLDS = (
         guard="who waits for room leaves the queue when its job is held",
         fault="held jobs",
         where="longshore.dispatcher.state.dependencies:Workflow.hold",
-        old="ledger.holdbacks.block(container_id, Gate.JOB_HELD)",
+        old="table.gates.block(container_id, Gate.JOB_HELD)",
         new="pass",
     ),
     Mutant(
@@ -26,7 +26,7 @@ HOLDS = (
         guard="a released job goes on",
         fault="held jobs",
         where="longshore.dispatcher.state.dependencies:Workflow.hold",
-        old="ledger.holdbacks.unblock(container_id, Gate.JOB_HELD)",
+        old="table.gates.unblock(container_id, Gate.JOB_HELD)",
         new="pass",
     ),
     Mutant(
@@ -34,7 +34,7 @@ HOLDS = (
         guard="a hold changes who waits for room",
         fault="held jobs",
         where="longshore.dispatcher.state.dependencies:Workflow.hold",
-        old="ledger.wait(ledger.containers[container_id], now)",
+        old="table.wait(table.containers[container_id], now)",
         new="pass",
     ),
 )

@@ -46,7 +46,7 @@ class PerInstanceConduct:
         self._process = process
         self._engine = process.engine
         self._pool = process.engine.pool
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._truth = truth
         self._hosts = hosts
@@ -71,7 +71,7 @@ class PerInstanceConduct:
         """Look at a command as it was decided."""
         match command:
             case StartAttempt():
-                container = self._ledger.containers[command.order.container_id]
+                container = self._table.containers[command.order.container_id]
                 worker = self._pool.workers[command.worker_id]
                 if container.pinned_to:
                     self._on_start(container, worker)
@@ -87,7 +87,7 @@ class PerInstanceConduct:
                 pass
 
     def _on_start(self, container: Container, worker: Worker) -> None:
-        job, attempt = self._ledger.jobs.job(container.job_id), container.attempts[-1]
+        job, attempt = self._table.jobs.job(container.job_id), container.attempts[-1]
         expect(job is not None, "what its job does not ask for is not started", container.id)
         assert job is not None
         terms = terms_of(job)
@@ -112,7 +112,7 @@ class PerInstanceConduct:
 
     def _expect_kept_room(self, worker: Worker) -> None:
         """Expect that whoever starts leaves what is promised to others."""
-        kept = self._engine.placers.kept().get(worker.id, Resources())
+        kept = self._engine.workloads.kept().get(worker.id, Resources())
         fits = kept.fits_in(worker.free)
         expect(fits, "room that is promised is not given away", worker.id, kept, worker.free)
 
@@ -148,14 +148,14 @@ class PerInstanceConduct:
                 if attempt.ending_for.cause is StopCause.FOR_JOB:
                     evicted.setdefault(attempt.ending_for.of, []).append((container, attempt))
         for job_id, victims in evicted.items():
-            job = self._ledger.jobs.job(job_id)
+            job = self._table.jobs.job(job_id)
             if job is not None and job.type.is_per_instance:
                 self._evictions.begun(job, victims, told)
         if not any(job.type.is_per_instance for job in self._truth.store.jobs.values()):
             return
-        for container in self._ledger.containers.values():
+        for container in self._table.containers.values():
             if container.pinned_to:
-                queued = container.id in self._ledger.queue
+                queued = container.id in self._table.queue
                 expect(not queued, "per-instance work never queues", container.id)
                 self._expect_not_left(container)
         for worker in self._pool.workers.values():
@@ -169,13 +169,13 @@ class PerInstanceConduct:
         By what is stored, which the process has known for longer.
         """
         now, stuck = self._timeline.now, set()
-        for job_id in self._ledger.jobs.ids():
-            job = self._ledger.jobs.job(job_id)
+        for job_id in self._table.jobs.ids():
+            job = self._table.jobs.job(job_id)
             if job is None or job.type is not JobType.SYSBATCH or job.held or not job.priority:
                 continue
             latest = self._truth.jobs.per_instance.refused_everywhere(job)
             here = any(instance_id in self._pool.workers for instance_id in latest)
-            if here and self._pool.listed_once and not self._ledger.jobs.is_concluded(job_id):
+            if here and self._pool.listed_once and not self._table.jobs.is_concluded(job_id):
                 stuck.add(job_id)
         self._refused_since = {id_: self._refused_since.get(id_, now) for id_ in stuck}
         late = sorted(id_ for id_, since in self._refused_since.items() if now > since + PATIENCE_S)
@@ -194,7 +194,7 @@ class PerInstanceConduct:
 
     def _ending(self) -> list[tuple[Container, Attempt]]:
         """Return the open attempts that were told to end."""
-        containers = [self._ledger.containers[c] for c in self._ledger.open_attempts.values()]
+        containers = [self._table.containers[c] for c in self._table.open_attempts.values()]
         return [(c, c.attempts[-1]) for c in containers if c.attempts[-1].ending is not None]
 
     def _on_ending(self, container: Container, attempt: Attempt) -> None:
@@ -209,22 +209,22 @@ class PerInstanceConduct:
             worker_id = attempt.instance_id
             others = [
                 c.id
-                for c in (self._ledger.containers[i] for i in self._ledger.open_attempts.values())
+                for c in (self._table.containers[i] for i in self._table.open_attempts.values())
                 if not c.pinned_to and c.attempts[-1].instance_id == worker_id
             ]
             expect(not others, "batch work leaves first", attempt, others)
-            job = self._ledger.jobs.job(container.job_id)
+            job = self._table.jobs.job(container.job_id)
             spared = job is not None and terms_of(job).ignore_system
             expect(not spared, "who ignores a drain is left alone", attempt)
         of = attempt.ending_for.of
-        evictor = self._ledger.jobs.job(of) if cause is StopCause.FOR_JOB else None
+        evictor = self._table.jobs.job(of) if cause is StopCause.FOR_JOB else None
         if evictor is not None and evictor.type.is_per_instance:
             self._on_eviction(container, attempt, evictor)
 
     def _expect_may_be_updated(self, container: Container, attempt: Attempt) -> None:
         """Expect that its successor can start at once where an attempt ends for a revision."""
         job, worker = (
-            self._ledger.jobs.job(container.job_id),
+            self._table.jobs.job(container.job_id),
             self._pool.workers.get(attempt.instance_id),
         )
         if job is None or worker is None:
@@ -253,7 +253,7 @@ class PerInstanceConduct:
         allowed = settings.preempt_system if system else settings.preempt_sysbatch
         expect(allowed, "only who may evicts", *what)
         place = (by.id, attempt.instance_id)
-        waiting = [c for c in self._ledger.containers.values() if (c.job_id, c.pinned_to) == place]
+        waiting = [c for c in self._table.containers.values() if (c.job_id, c.pinned_to) == place]
         held = by.held or any(c.priority == 0 for c in waiting if not c.state.final)
         expect(not held, "nobody makes way for what is held back", *what)
 

@@ -26,7 +26,7 @@ class Evictions:
 
     def __init__(self, process: DispatcherProcess) -> None:
         self._pool = process.engine.pool
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
 
     # ---- who goes ----
 
@@ -45,8 +45,8 @@ class Evictions:
     ) -> None:
         """Expect that everybody is needed, and nobody of lower priority would do instead."""
         stays = worker.attempts.keys() - victims.keys() - told
-        known = {a: self._ledger.open_attempts.get(a) for a in stays}
-        batch = {a: self._ledger.containers[c] for a, c in known.items() if c is not None}
+        known = {a: self._table.open_attempts.get(a) for a in stays}
+        batch = {a: self._table.containers[c] for a, c in known.items() if c is not None}
         for victim, priority in victims.items():
             lower = {a for a, c in batch.items() if not c.pinned_to and c.priority < priority}
             without = self._fits(by, worker, (stays - lower) | {victim})
@@ -60,22 +60,22 @@ class Evictions:
             and c.job_id != by.id
             and (not c.has_open_attempt or _is_ending(c))
             and not (c.has_open_attempt and c.attempts[-1].id in victims)
-            for c in self._ledger.containers.values()
+            for c in self._table.containers.values()
         )
 
     # ---- who gets the room ----
 
     def started(self, container: Container, worker: Worker) -> None:
         """Look at who starts: nobody takes the room that one waits for on its instance."""
-        here = [c for c in self._ledger.containers.values() if c.pinned_to == worker.id]
+        here = [c for c in self._table.containers.values() if c.pinned_to == worker.id]
         waiting = [each for each in here if not each.has_open_attempt]
-        job = self._ledger.jobs.job(waiting[0].job_id) if len(waiting) == 1 else None
+        job = self._table.jobs.job(waiting[0].job_id) if len(waiting) == 1 else None
         if job is None or not self._is_wanted(job, waiting[0], worker):
             return
         if not self._comes_after(container, job) or not self._is_all_its(job, worker, ()):
             return
         own = container.attempts[-1].id
-        there = (self._ledger.containers[each] for each in self._ledger.open_attempts.values())
+        there = (self._table.containers[each] for each in self._table.open_attempts.values())
         stays = worker.attempts.keys() - {c.attempts[-1].id for c in there if _is_ending(c)}
         if self._fits(job, worker, stays - {own}):
             fits = self._fits(job, worker, stays)
@@ -83,16 +83,16 @@ class Evictions:
 
     def _is_wanted(self, job: Job, container: Container, worker: Worker) -> bool:
         """Return whether one waits for nothing but room, or its time, on an instance."""
-        over = job.held or job.priority == 0 or self._ledger.jobs.is_concluded(job.id)
+        over = job.held or job.priority == 0 or self._table.jobs.is_concluded(job.id)
         back = container.priority == 0 or container.cancel_requested
-        back = back or self._ledger.holdbacks.reason(container) is not None
+        back = back or self._table.gates.reason(container) is not None
         strays = any(each.stray for each in self._pool.attempts_on(worker.id))
         away = worker.behavior is not IdleBehavior.RUN or shutdown.is_draining(worker) or strays
         return not over and not back and not away and matches(job, worker)
 
     def _comes_after(self, container: Container, job: Job) -> bool:
         """Return whether somebody's turn comes after a job's: batch work's always does."""
-        other = self._ledger.jobs.job(container.job_id) if container.pinned_to else None
+        other = self._table.jobs.job(container.job_id) if container.pinned_to else None
         if other is None:
             return not container.pinned_to
         return (-other.priority, other.sequence) > (-job.priority, job.sequence)

@@ -58,7 +58,7 @@ class Places:
         self._process = process
         self._engine = process.engine
         self._pool = process.engine.pool
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._account = truth.jobs.per_instance
         self._store = truth.store
@@ -76,7 +76,7 @@ class Places:
 
     def on_update(self, container: Container, attempt: Attempt) -> None:
         """Look at an update that begins: no more of them in a while than the job allows."""
-        job = self._ledger.jobs.job(container.job_id)
+        job = self._table.jobs.job(container.job_id)
         if job is None:
             return
         now, terms = self._timeline.now, terms_of(job)
@@ -121,14 +121,12 @@ class Places:
         """Look at all slots after an event."""
         if not self._has_passed:
             # Rounds of before a restart count from the first pass on, by whatever clock they began.
-            self._has_passed = self._engine.placing.passes > 0
+            self._has_passed = self._engine.scheduling.passes > 0
             self._began_at = self._timeline.now
-        book = self._ledger.jobs
-        jobs = [book.job(job_id) for job_id in book.ids()]
+        registry = self._table.jobs
+        jobs = [registry.job(job_id) for job_id in registry.ids()]
         found = [job for job in jobs if job is not None and job.type.is_per_instance]
-        there = {
-            (c.job_id, c.pinned_to): c for c in self._ledger.containers.values() if c.pinned_to
-        }
+        there = {(c.job_id, c.pinned_to): c for c in self._table.containers.values() if c.pinned_to}
         before, self._due_since = self._due_since, {}
         self._due_updates.clear()
         for worker in self._pool.workers.values():
@@ -163,7 +161,7 @@ class Places:
             container = there.get((job.id, worker.id))
             if not matches(job, worker) or _is_up_to_date(job, container):
                 continue
-            if job.held or job.priority == 0 or self._ledger.jobs.is_concluded(job.id):
+            if job.held or job.priority == 0 or self._table.jobs.is_concluded(job.id):
                 continue
             if container is not None and container.priority == 0:
                 continue
@@ -218,7 +216,7 @@ class Places:
             if self._timeline.now < self._emptied(slot, last) + delay_s:
                 return False
         if container is not None:
-            behind = self._ledger.holdbacks.reason(container) is not None
+            behind = self._table.gates.reason(container) is not None
             if container.priority == 0 or container.cancel_requested or behind:
                 return False
         return asked.fits_in(worker.free)

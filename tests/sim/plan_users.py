@@ -112,7 +112,7 @@ class PlanUsers:
         """Return some job that there is not, or the next revision of one that there is."""
         dice, types = self._dice, list(JobType)
         type_ = types[dice.whole(0, len(types) - 1)]
-        live = (engine.ledger.jobs.job(job_id) for job_id in engine.ledger.jobs.ids())
+        live = (engine.table.jobs.job(job_id) for job_id in engine.table.jobs.ids())
         known = [job for job in live if job is not None and job.type.is_per_instance]
         if type_.is_per_instance and known and dice.falls(0.4):
             return self._next_revision(known[dice.whole(0, len(known) - 1)], now)

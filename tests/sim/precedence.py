@@ -8,9 +8,9 @@ from longshore.dispatcher.state.containers import ContainerTable
 SENT_AWAY = ("interrupted", "preempted")
 
 
-def has_own_placer(ledger: ContainerTable, container: Container) -> bool:
+def has_own_placer(table: ContainerTable, container: Container) -> bool:
     """Return whether a container is one of a job that does not queue."""
-    type_ = ledger.jobs.type_of(container.job_id)
+    type_ = table.jobs.type_of(container.job_id)
     return type_ is not None and type_.has_own_placer
 
 

@@ -151,7 +151,7 @@ class Presence:
 
     def _expect_its_place(self, worker: Worker) -> None:
         """Expect that the planner sees what is missing not at all, and what is reached as ready."""
-        slot = self._process.engine.placing.roster.fleet.slots.get(worker.id)
+        slot = self._process.engine.scheduling.fleet_sync.fleet.slots.get(worker.id)
         if slot is None:
             return
         expect(not worker.unseen, "what listings lack gets no work", worker.id)

@@ -59,7 +59,7 @@ def _is_cheap(
 
 
 def _price(engine: Engine, type_: InstanceType) -> Decimal:
-    return type_.price_usd_per_hour * (1 + engine.placing.left_of(type_).waste)
+    return type_.price_usd_per_hour * (1 + engine.scheduling.left_of(type_).waste)
 
 
 def may_be_bought(
@@ -71,5 +71,5 @@ def may_be_bought(
 
 def may_hold(engine: Engine, key: ClassKey, type_: InstanceType) -> bool:
     """Return whether a new instance of a type has room for one container of a class."""
-    left = engine.placing.left_of(type_).allocatable
+    left = engine.scheduling.left_of(type_).allocatable
     return charge(need(type_, key.resources, key.unnamed), sharers=0).fits_in(left)

@@ -1,4 +1,4 @@
-"""Probes in virtual time: connect, prove the key, boot probe, list, attach; as `pool.link` does."""
+"""Probes in virtual time, as `remote.link` makes them: connect, prove the key, list, attach."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Making:
 
 
 class DispatcherProcess:
-    """The engine in its loop, as `dispatcher.runtime` runs it."""
+    """The engine in its loop, as `dispatcher.engine.runtime` runs it."""
 
     def __init__(self, engine: Engine, making: Making) -> None:
         self.engine = engine
@@ -90,7 +90,7 @@ class DispatcherProcess:
         self.calls: VirtualCalls
         self.links: VirtualLinks
         self._making = making
-        self._outflow = Outbox()
+        self._outbox = Outbox()
         self._armed = 0
         self._moment = -1.0
         self._since_check = self._making.check_every
@@ -126,9 +126,9 @@ class DispatcherProcess:
 
     def _handle(self, event: Event) -> None:
         told = self._tell_news()
-        passes = self.engine.placing.passes
+        passes = self.engine.scheduling.passes
         commands = self.engine.handle(event, self.now())
-        no_pass = self.engine.placing.passes == passes
+        no_pass = self.engine.scheduling.passes == passes
         self._quiet = (
             no_pass
             and not told
@@ -139,7 +139,7 @@ class DispatcherProcess:
 
     def _tell_news(self) -> bool:
         """Let the engine know whether its commands wait for the store; return if it was told."""
-        news = self._outflow.news(self.now())
+        news = self._outbox.news(self.now())
         if news is not None:
             self._execute(self.engine.handle(news, self.now()))
         return news is not None
@@ -174,7 +174,7 @@ class DispatcherProcess:
         assert self._handled < HANDLED_AT_ONE_MOMENT, "the engine never comes to rest"
 
     def _arm(self) -> None:
-        dues = (self.due, self._outflow.next_news())
+        dues = (self.due, self._outbox.next_news())
         due = min([due for due in dues if due is not None], default=None)
         self._armed += 1
         if due is None:
@@ -192,7 +192,7 @@ class DispatcherProcess:
     def _execute(self, commands: Sequence[Command]) -> None:
         for command in commands:
             self._show(command)
-        writes, ready = self._outflow.put(commands, self.now())
+        writes, ready = self._outbox.put(commands, self.now())
         for write in writes:
             self._making.step()
             self._write(write)
@@ -218,7 +218,7 @@ class DispatcherProcess:
         self._making.store.write(write.changes, done, builds=True)
 
     def _move_on(self, ticket: int) -> None:
-        self._begin(self._outflow.committed(ticket))
+        self._begin(self._outbox.committed(ticket))
         told = self._tell_news()
         # Some checks compare with what is stored: they can once nothing waits to be.
         self._quiet = not told and not self._making.store.caught_up

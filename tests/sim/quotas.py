@@ -190,8 +190,8 @@ class Quotas:
                     refused.most_cpu_millis = cpu_millis
                     refused.alone = refused.alone and not standing.instances
         self._had.clear()
-        if self._engine.placing.passes != self._passes:
-            self._passes = self._engine.placing.passes
+        if self._engine.scheduling.passes != self._passes:
+            self._passes = self._engine.scheduling.passes
             self._expect_nobody_starves(now)
 
     def held(self, now: float) -> dict[tuple[str, Scope], float]:
@@ -208,23 +208,21 @@ class Quotas:
         ]
         if not alone:
             return
-        placing, ledger = self._engine.placing, self._engine.ledger
-        for reason in placing.waiting.values():
-            first = ledger.queue.class_of(reason.behind) if reason.behind else None
+        scheduling, table = self._engine.scheduling, self._engine.table
+        for reason in scheduling.waiting.values():
+            first = table.queue.class_of(reason.behind) if reason.behind else None
             types = first.types if first is not None else ()
             never = types and all(any(self._covers(s, t) for s in alone) for t in types)
             # At a limit of containers nobody starts, whoever is the first.
             never = never and reason.behind_code != "max_containers"
             expect(not never, "nobody waits for what may never be allowed", reason)
-        for request_class in ledger.queue.classes():
+        for request_class in table.queue.classes():
             types = request_class.types
             never = types and all(any(self._covers(s, t) for s in alone) for t in types)
             head = (
                 request_class.at(0)
-                if never and request_class.key not in placing.roster.fleet.claims
+                if never and request_class.key not in scheduling.fleet_sync.fleet.claims
                 else None
             )
-            locked = head is not None and (
-                ledger.containers[head[1]].state is ContainerState.LOCKED
-            )
+            locked = head is not None and (table.containers[head[1]].state is ContainerState.LOCKED)
             expect(not locked, "nobody is locked for what may never be allowed", head)

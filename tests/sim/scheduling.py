@@ -57,7 +57,7 @@ class Scheduling:
     ) -> None:
         self._process = process
         self._engine = process.engine
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._offsets = offsets
         self._jobs = jobs
@@ -99,11 +99,11 @@ class Scheduling:
         expect(rested, "overloaded instances rest", f"{command.worker_id} until {until}")
         beside = [a.id for a in self._engine.pool.attempts_on(command.worker_id) if a.store]
         expect(not beside, "nothing starts beside what another store runs", beside)
-        container = self._ledger.containers[command.order.container_id]
+        container = self._table.containers[command.order.container_id]
         if container.pinned_to:
             # Those of per-instance jobs have rules of their own, and count for no limit.
             return
-        if not has_own_placer(self._ledger, container):
+        if not has_own_placer(self._table, container):
             self._expect_may_restart(container)
         count = self._count()
         limit = self._most()
@@ -129,7 +129,7 @@ class Scheduling:
             if quota.alone or not all_covered or not 1 < quota.most <= len(there):
                 continue
             ids = {worker.id for worker in there}
-            placed = [c for c in self._ledger.containers.values() if c.has_open_attempt]
+            placed = [c for c in self._table.containers.values() if c.has_open_attempt]
             here = [c for c in placed if c.attempts[-1].instance_id in ids and not c.pinned_to]
             rest = [c.id for c in here if not c.is_supervisor]
             taken = {c.attempts[-1].instance_id for c in here}
@@ -140,16 +140,16 @@ class Scheduling:
             expect(few, "supervisors leave room at a quota", [c.id for c in here], quota)
 
     def _packs_more(self, there: Sequence[Worker], wanted: Resources) -> bool:
-        rules = self._engine.placing.rules
+        rules = self._engine.scheduling.rules
         return any(wanted.fits_in(w.free) and not rules.is_full(w.busy_with) for w in there)
 
     def _count(self) -> int:
         """Return how many attempts count for limits: those that belong to no instance."""
-        containers = self._ledger.containers
-        return sum(not containers[c].pinned_to for c in self._ledger.open_attempts.values())
+        containers = self._table.containers
+        return sum(not containers[c].pinned_to for c in self._table.open_attempts.values())
 
     def _supervisors(self) -> int:
-        containers = self._ledger.containers.values()
+        containers = self._table.containers.values()
         return sum(c.spec.supervisor and c.has_open_attempt for c in containers)
 
     def _share(self, limit: int) -> int:
@@ -216,7 +216,7 @@ class Scheduling:
         behind = any(a.stray and a.remote_id.rpartition("-")[0] == container.id for a in lives)
         held = behind or self._jobs.is_held(container.job_id)
         early = self._process.now() <= max(due, last.finished_at or 0.0) + SLACK
-        if early or held or container.id in self._ledger.queue:
+        if early or held or container.id in self._table.queue:
             self._overdue_since.pop(last.id, None)
             return
         since = self._overdue_since.setdefault(last.id, self._timeline.now)
@@ -284,8 +284,8 @@ class Scheduling:
         worker = self._engine.pool.workers.get(worker_id)
         if worker is None or not worker.type.preemptible or worker.state is WorkerState.SHUTDOWN:
             return
-        for attempt_id, container_id in self._ledger.open_attempts.items():
-            if self._ledger.containers[container_id].attempts[-1].instance_id == worker_id:
+        for attempt_id, container_id in self._table.open_attempts.items():
+            if self._table.containers[container_id].attempts[-1].instance_id == worker_id:
                 self._taken_back.add(attempt_id)
 
     # ---- what is known after an event ----
@@ -296,21 +296,21 @@ class Scheduling:
             self._note_overload()
         self._reports = 0
         self._expect_rises()
-        for container in self._ledger.containers.values():
+        for container in self._table.containers.values():
             if container.attempts and not container.has_open_attempt:
-                if not has_own_placer(self._ledger, container):
+                if not has_own_placer(self._table, container):
                     self._expect_restarted_in_time(container)
                 last = container.attempts[-1]
                 lost = last.outcome is AttemptOutcome.LOST and last.id in self._taken_back
                 expect(not lost, "what is taken back is no loss", last)
-        if self._engine.placing.passes != self._passes:
-            self._passes = self._engine.placing.passes
+        if self._engine.scheduling.passes != self._passes:
+            self._passes = self._engine.scheduling.passes
             self._look_at_pass()
         self._created.clear()
 
     def _look_at_pass(self) -> None:
         """Expect that claims are of those that wait, and that what is created is claimed."""
-        fleet, queue = self._engine.placing.roster.fleet, self._ledger.queue
+        fleet, queue = self._engine.scheduling.fleet_sync.fleet, self._table.queue
         waiting = {c.key: len(c) for c in queue.classes()}
         claimed: set[str] = set()
         for key, by_slot in fleet.claims.items():
@@ -318,7 +318,7 @@ class Scheduling:
             few = count <= waiting.get(key, 0)
             expect(few, "nobody claims for more than wait", key, by_slot)
             claimed.update(by_slot)
-        claimed.update(self._engine.placers.kept())
+        claimed.update(self._engine.workloads.kept())
         unclaimed = [token for token in self._created if token not in claimed]
         if unclaimed:
             free = self._created_for_elastic()
@@ -356,10 +356,10 @@ class Scheduling:
         for worker in unused:
             spared = now < spared_until.get(worker.id, -inf) - SLACK
             expect(not spared, "what has come for a lower one is spared", worker.id)
-        fleet = engine.placing.roster.fleet
+        fleet = engine.scheduling.fleet_sync.fleet
         waiting = sum(
             len(each) - sum(fleet.claims.get(each.key, {}).values())
-            for each in self._ledger.queue.classes()
+            for each in self._table.queue.classes()
         )
         # Creates in doubt may have made instances, and count as such.
         hoped = engine.pool.hoped_for()
@@ -390,24 +390,24 @@ class Scheduling:
             and not worker.unreleased
             and not worker.remembered
             and worker.id not in pool.awaited
-            and worker.id not in self._engine.placing.evictions.reserved
+            and worker.id not in self._engine.scheduling.evictions.reserved
             and probing.takes_work(pool, worker, now)
         ]
         for request_class in self._behind() if new else ():
             for worker in new:
                 need = request_class.needs.get(worker.type.name)
-                kept = self._engine.placers.kept().get(worker.id, Resources())
+                kept = self._engine.workloads.kept().get(worker.id, Resources())
                 room = worker.free.minus(kept)
                 fits = need is not None and charge(need, sharers=0).fits_in(room)
                 expect(not fits, "what has come is used", worker.id, request_class.at(0))
 
     def _behind(self) -> list[RequestClass]:
         """Return the classes some of which wait behind others for a limit of instances."""
-        placing, queue = self._engine.placing, self._ledger.queue
-        reasons = {key: reason.code for key, reason in placing.waiting.items()}
+        scheduling, queue = self._engine.scheduling, self._table.queue
+        reasons = {key: reason.code for key, reason in scheduling.waiting.items()}
         if "max_containers" in reasons.values() or "supervisors" in reasons.values():
             return []
-        claims, limit = placing.roster.fleet.claims, self._most()
+        claims, limit = scheduling.fleet_sync.fleet.claims, self._most()
         claimed = sum(number for by_slot in claims.values() for number in by_slot.values())
         if limit is not None and self._count() + claimed >= limit:
             # Whom the limit of containers leaves a place lost it to one before, whatever is told.
@@ -421,7 +421,7 @@ class Scheduling:
 
     def _expect_claims_stay(self) -> None:
         """Expect that what comes is claimed, while any wait of whom it was claimed before."""
-        fleet = self._engine.placing.roster.fleet
+        fleet = self._engine.scheduling.fleet_sync.fleet
         before, self._coming = self._coming, {}
         for key, by_slot in fleet.claims.items():
             for slot_id in by_slot:
@@ -440,8 +440,8 @@ class Scheduling:
 
     def _has_elastic(self) -> bool:
         """Return whether there are jobs that let go what was bought for them, whoever waits."""
-        book = self._ledger.jobs
-        jobs = [job for job in map(book.job, book.ids()) if job is not None]
+        registry = self._table.jobs
+        jobs = [job for job in map(registry.job, registry.ids()) if job is not None]
         return any(job.terms.elastic is not None for job in jobs)
 
     def _created_for_elastic(self) -> list[str]:
@@ -449,8 +449,8 @@ class Scheduling:
 
         It is for members that scale up, or an instance that has no token yet stands for it.
         """
-        book = self._ledger.jobs
-        terms = [job.terms.elastic for job in map(book.job, book.ids()) if job is not None]
+        registry = self._table.jobs
+        terms = [job.terms.elastic for job in map(registry.job, registry.ids()) if job is not None]
         hoped = {pending.launch.token for pending in self._engine.pool.hoped_for()}
         scaled = any(each is not None and each.scale_up for each in terms)
         untold = [token for token in self._created if scaled or token not in hoped]
@@ -458,11 +458,11 @@ class Scheduling:
 
     def _expect_supervisors_wait_for_reason(self) -> None:
         """Expect that a supervisor waits for its share only while others fill it."""
-        placing = self._engine.placing
-        for request_class in self._ledger.queue.classes():
-            reason = placing.waiting.get(request_class.key)
+        scheduling = self._engine.scheduling
+        for request_class in self._table.queue.classes():
+            reason = scheduling.waiting.get(request_class.key)
             if reason is not None and reason.code == "supervisors":
-                claims = placing.roster.fleet.claims
+                claims = scheduling.fleet_sync.fleet.claims
                 claimed = sum(sum(s.values()) for k, s in claims.items() if k.supervisor)
                 filled = self._supervisors() + claimed > 0
                 expect(filled, "supervisors have their share", "none has a place")

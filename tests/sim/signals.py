@@ -31,7 +31,7 @@ class Signals:
     def __init__(self, process: DispatcherProcess, timeline: Timeline, truth: Truth) -> None:
         self._process = process
         self._pool = process.engine.pool
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._truth = truth
         self._first_signals: dict[tuple[str, str], float] = {}
@@ -93,7 +93,7 @@ class Signals:
         """
         most_s = self._pool.settings.term_timeout_s
         container_id = "" if attempt is None or attempt.stray else container_of(attempt.id)
-        container = self._ledger.containers.get(container_id)
+        container = self._table.containers.get(container_id)
         asked_s = None if container is None else container.spec.grace_period_s
         if container is None or asked_s is None:
             return most_s

@@ -86,8 +86,8 @@ class Sizes:
         if expected is None or command.launch.created_at < expected.since:
             return
         room = room_on(type_, expected.size)
-        ledger = self._process.engine.ledger
-        waiting = (c.spec for c in ledger.containers.values() if not c.has_open_attempt)
+        table = self._process.engine.table
+        waiting = (c.spec for c in table.containers.values() if not c.has_open_attempt)
         fits = any(
             charge(need(type_, spec.resources, spec.unnamed), sharers=0).fits_in(room)
             for spec in waiting

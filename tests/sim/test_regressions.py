@@ -405,4 +405,4 @@ def test_no_more_room_is_kept_than_is_free_once_somebody_uses_the_cpu_that_is_sh
         rig.exit(attempt_id)
     rig.silent.add(StartAttempt)
     rig.submit_daemon(daemon(2, cpus=0, priority=100))
-    assert rig.engine.placers.kept()[where].cpu_millis == 0
+    assert rig.engine.workloads.kept()[where].cpu_millis == 0

@@ -69,7 +69,7 @@ def test_no_member_of_an_elastic_job_waits_as_batch_work_would_after_a_crash() -
     rig = rig_of(2)
     refuse_first(rig, "overloaded")
     rig.crash()
-    waits = rig.engine.ledger.holdbacks.reason(rig.engine.ledger.containers["c-1000"])
+    waits = rig.engine.table.gates.reason(rig.engine.table.containers["c-1000"])
     assert waits is None
 
 
@@ -137,8 +137,8 @@ def test_room_of_who_was_told_to_end_by_a_user_is_not_kept_twice() -> None:
     submit(rig, 1, essential(1), elastic(1))
     rig.set_priority("c-1001", 0)
     submit(rig, 2, essential(1, cpus=3))
-    assert rig.engine.placers.elastic is not None
-    assert [room.cpu_millis for room in rig.engine.placers.elastic.kept.values()] == [2000]
+    assert rig.engine.workloads.elastic is not None
+    assert [room.cpu_millis for room in rig.engine.workloads.elastic.kept.values()] == [2000]
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 2) == {"e": 1}
 
@@ -149,8 +149,8 @@ def test_room_of_who_was_told_to_end_by_a_user_is_not_counted_twice() -> None:
     submit(rig, 1, essential(1), elastic(1))
     rig.set_priority("c-1001", 0)
     submit(rig, 2, essential(1, cpus=4))
-    assert rig.engine.placers.elastic is not None
-    assert not rig.engine.placers.elastic.kept
+    assert rig.engine.workloads.elastic is not None
+    assert not rig.engine.workloads.elastic.kept
     waits = rig.engine.why_waiting("c-2000")
     assert waits is not None
     assert waits.code == "no_room"

@@ -147,7 +147,7 @@ class Upkeep:
             expect(asked, "nobody waits for what is idled out", f"{worker_id}: no pass was asked")
             offline = probing.is_offline(self._pool, worker, self._process.now())
             # Who is at the limit of containers loses a claim for one that comes before.
-            waiting = self._process.engine.placing.waiting.values()
+            waiting = self._process.engine.scheduling.waiting.values()
             limited = any(reason.code == "max_containers" for reason in waiting)
             kept = self._is_claimed(worker_id) and not offline and not limited
             awaited = worker_id in self._pool.awaited or kept
@@ -178,10 +178,10 @@ class Upkeep:
         claimants = self._claimants(worker_id)
         if not claimants:
             return False
-        placing, queue = self._process.engine.placing, self._process.engine.ledger.queue
+        scheduling, queue = self._process.engine.scheduling, self._process.engine.table.queue
         next_in_line: list[Order] = []
         for request_class in queue.classes():
-            reason = placing.waiting.get(request_class.key)
+            reason = scheduling.waiting.get(request_class.key)
             if reason is not None and reason.code == "at_quota":
                 next_in_line += self._first_without_claim(request_class)
         return not next_in_line or min(next_in_line) >= min(claimants)
@@ -192,9 +192,9 @@ class Upkeep:
         Of each class it is the least important that had one.
         """
         engine, found = self._process.engine, []
-        classes = {each.key: each for each in engine.ledger.queue.classes()}
+        classes = {each.key: each for each in engine.table.queue.classes()}
         for claim in self._kept.get(worker_id, []):
-            if claim.container_id in engine.ledger.queue:
+            if claim.container_id in engine.table.queue:
                 found.append(claim.order)
             elif claim.key in classes:
                 found += self._first_without_claim(classes[claim.key])
@@ -202,7 +202,7 @@ class Upkeep:
 
     def _first_without_claim(self, request_class: RequestClass) -> list[Order]:
         """Return the first of a class for whom it has no claim, [] when it has one for all."""
-        claims = self._process.engine.placing.roster.fleet.claims.get(request_class.key, {})
+        claims = self._process.engine.scheduling.fleet_sync.fleet.claims.get(request_class.key, {})
         head = request_class.at(sum(claims.values()))
         return [head[0]] if head is not None else []
 
@@ -212,8 +212,8 @@ class Upkeep:
         found: dict[str, list[_Claim]] = {}
         if not self._pool.awaited:
             return found
-        for request_class in engine.ledger.queue.classes():
-            by_slot = engine.placing.roster.fleet.claims.get(request_class.key, {})
+        for request_class in engine.table.queue.classes():
+            by_slot = engine.scheduling.fleet_sync.fleet.claims.get(request_class.key, {})
             last = request_class.at(sum(by_slot.values()) - 1) if by_slot else None
             if last is not None:
                 claim = _Claim(key=request_class.key, order=last[0], container_id=last[1])
@@ -277,7 +277,7 @@ class Upkeep:
     def _is_resident(self, attempt_id: str) -> bool:
         """Return whether an attempt is one that keeps no instance busy."""
         container_id = attempt_id.rpartition("-")[0]
-        container = self._process.engine.ledger.containers.get(container_id)
+        container = self._process.engine.table.containers.get(container_id)
         new = container is not None and bool(container.pinned_to)
         return new or self._truth.is_resident(attempt_id)
 
@@ -285,12 +285,15 @@ class Upkeep:
         """Note before which pass a worker is let run again."""
         worker = self._pool.workers.get(worker_id)
         if worker is not None and behavior is IdleBehavior.RUN and worker.behavior is not behavior:
-            self._let_run_at[worker_id] = self._process.engine.placing.passes, self._process.now()
+            self._let_run_at[worker_id] = (
+                self._process.engine.scheduling.passes,
+                self._process.now(),
+            )
 
     def _unasked_since(self, worker_id: str) -> float:
         """Return since when a worker that is let run again waits for a pass, never for inf."""
         passes, since = self._let_run_at.get(worker_id, (-1, inf))
-        return since if passes == self._process.engine.placing.passes else inf
+        return since if passes == self._process.engine.scheduling.passes else inf
 
     def _note_rest(self, worker_id: str) -> None:
         """Note until when a worker rested, if its end is decided: what it refuses now is no rest.

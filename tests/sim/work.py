@@ -69,7 +69,7 @@ class Work:
         self._process = process
         self._engine = process.engine
         self._pool = process.engine.pool
-        self._ledger = process.engine.ledger
+        self._table = process.engine.table
         self._timeline = timeline
         self._truth = truth
         self._hosts = hosts
@@ -102,7 +102,7 @@ class Work:
 
     def _on_start(self, command: StartAttempt) -> None:
         worker = self._pool.workers[command.worker_id]
-        container = self._ledger.containers[command.order.container_id]
+        container = self._table.containers[command.order.container_id]
         complaint = self._complaints.get(worker.id, "")
         refusals = self._refusals.get(worker.id, 0)
         ready = worker.session_up and not complaint and refusals < MOST_REFUSALS
@@ -118,14 +118,14 @@ class Work:
             expect(not refused, "what is refused for its own fault is not tried again", container)
             self._expect_may_try(container)
         self._expect_may_share(worker, container)
-        if has_own_placer(self._ledger, container):
+        if has_own_placer(self._table, container):
             return
         self._expect_spared(container, worker.type)
         expect_elsewhere(self._engine, container, worker, self._process.now())
-        key = replace(self._ledger.queue.key_of(container), lasting=self._is_spared(container))
+        key = replace(self._table.queue.key_of(container), lasting=self._is_spared(container))
         is_cheap = is_within_price(self._engine, key, worker.type, self._scarce())
         expect(is_cheap, "none runs on what is too dear", f"{container.id} on {worker.type.name}")
-        for other in self._ledger.containers.values():
+        for other in self._table.containers.values():
             if self._waits_before(other, container):
                 self._expect_not_overtaken(other, container, worker)
 
@@ -151,7 +151,7 @@ class Work:
     def _expect_may_try(self, container: Container) -> None:
         found = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
         lost = [a for a in found if a.reason is None or a.reason.code != "overloaded"]
-        if has_own_placer(self._ledger, container):
+        if has_own_placer(self._table, container):
             # A start that never came about is tried again as often as it takes.
             lost = [a for a in lost if a.reason is None or a.reason.code not in NEVER_RAN]
             few = len(lost) < self._engine.settings.max_lost_attempts
@@ -179,17 +179,17 @@ class Work:
     def _waits_before(self, other: Container, container: Container) -> bool:
         """Return whether `other` comes first and has no place at all."""
         return (
-            other.id in self._ledger.queue
-            and self._engine.placing.claimed_slot(other.id) is None
+            other.id in self._table.queue
+            and self._engine.scheduling.claimed_slot(other.id) is None
             and place_in_line(other) < place_in_line(container)
         )
 
     def _expect_not_overtaken(self, other: Container, container: Container, worker: Worker) -> None:
-        request_class = self._ledger.queue.class_of(other.id)
+        request_class = self._table.queue.class_of(other.id)
         assert request_class is not None
         if worker.type.name in {type_.name for type_ in request_class.types}:
             given = resources_of(container, container.attempts[-1])
-            kept = self._engine.placers.kept().get(worker.id, Resources())
+            kept = self._engine.workloads.kept().get(worker.id, Resources())
             room = worker.free.plus(given).minus(kept)
             wanted = charge(need(worker.type, other.spec.resources, other.spec.unnamed), sharers=0)
             fits = wanted.fits_in(room) and not self._may_be_one_too_many(other)
@@ -218,17 +218,17 @@ class Work:
 
         One before it may have had that for a create which could not begin in the end: for a pass.
         """
-        request_class = self._ledger.queue.class_of(other.id)
+        request_class = self._table.queue.class_of(other.id)
         assert request_class is not None
-        reason = self._engine.placing.waiting.get(request_class.key)
+        reason = self._engine.scheduling.waiting.get(request_class.key)
         if reason is None or not other.spec.supervisor:
             return False
         return reason.code == "supervisors" or reason.limit == "max_concurrent_creates"
 
     def _closed_by(self, request_class: RequestClass) -> set[str] | None:
         """Return the types whose quota keeps a class waiting: () for all, None for no quota."""
-        placing = self._engine.placing
-        reason = placing.waiting.get(request_class.key)
+        scheduling = self._engine.scheduling
+        reason = scheduling.waiting.get(request_class.key)
         if reason is None or reason.code != "at_quota":
             return None
         key = request_class.key
@@ -238,7 +238,7 @@ class Work:
             return None
         if "max_instances" in reason.message:
             return set()
-        hindrance = placing.view(self._process.now()).limits.hindrance
+        hindrance = scheduling.view(self._process.now()).limits.hindrance
         found = [h for h in map(hindrance, types) if h is not None]
         quotas = [h for h in found if h.kind is CreateBlockKind.QUOTA]
         if not quotas:
@@ -271,10 +271,10 @@ class Work:
 
     def _on_create(self, command: CreateInstance) -> None:
         """Expect that each empty instance of a type that comes is one that somebody waits for."""
-        name, classes = command.instance_type.name, self._ledger.queue.classes()
+        name, classes = command.instance_type.name, self._table.queue.classes()
         elastic = sum(
-            not c.has_open_attempt and has_own_placer(self._ledger, c) and not c.pinned_to
-            for c in self._ledger.containers.values()
+            not c.has_open_attempt and has_own_placer(self._table, c) and not c.pinned_to
+            for c in self._table.containers.values()
         )
         scarce = self._scarce()
         cheap = (may_be_bought(self._engine, c.key, command.instance_type, scarce) for c in classes)
@@ -312,7 +312,7 @@ class Work:
         if not worker.end_reason.startswith(GENTLE):
             return
         patient = self._process.now() >= worker.last_busy + self._pool.settings.probe_timeout_s
-        unreleased = self._ledger.unreleased.values()
+        unreleased = self._table.unreleased.values()
         there = [a for a in unreleased if a.instance_id == worker.id]
         awaited = [a.id for a in there if not self._truth.is_resident(a.id)]
         expect(patient or not awaited, "logs are waited for", f"{worker.id}: {awaited}")
@@ -354,8 +354,8 @@ class Work:
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
         self._used = {worker.id for worker in self._pool.workers.values() if worker.last_busy}
-        for attempt_id, container_id in self._ledger.open_attempts.items():
-            self._expect_ending(attempt_id, self._ledger.containers[container_id])
+        for attempt_id, container_id in self._table.open_attempts.items():
+            self._expect_ending(attempt_id, self._table.containers[container_id])
         for attempt in self._pool.attempts.values():
             if attempt.kill_wanted and attempt.phase is not AttemptPhase.ENDED:
                 worker = self._pool.workers.get(attempt.worker_id)
@@ -371,8 +371,8 @@ class Work:
         for worker in self._pool.workers.values():
             self._look_at(worker)
         self._look_at_logs()
-        if self._engine.placing.passes != self._passes:
-            self._passes = self._engine.placing.passes
+        if self._engine.scheduling.passes != self._passes:
+            self._passes = self._engine.scheduling.passes
             self._look_at_pass()
 
     def _expect_looked_for(self, worker_id: str, attempt_id: str) -> None:
@@ -386,7 +386,7 @@ class Work:
 
     def _look_at_logs(self) -> None:
         """Expect that a log comes, or is known never to come, while there is a session."""
-        awaited = self._ledger.unreleased
+        awaited = self._table.unreleased
         if self._pool.listed_once:
             forgotten = sorted(awaited.keys() - self._pool.attempts.keys())
             expect(not forgotten, "no log is awaited that cannot come", f"{forgotten}")
@@ -457,29 +457,29 @@ class Work:
 
         Which of a class has which claim is nobody's concern, so that holds for all of theirs.
         """
-        request_class = self._ledger.queue.class_of(container_id)
+        request_class = self._table.queue.class_of(container_id)
         if slot is None or request_class is None:
             return False
-        fleet = self._engine.placing.roster.fleet
+        fleet = self._engine.scheduling.fleet_sync.fleet
         theirs = fleet.claims.get(request_class.key, {})
         return not any(self._may_be_refused(fleet.slots[slot_id]) for slot_id in sorted(theirs))
 
     def _look_at_pass(self) -> None:
         """Expect that claims are what is journalled, and that nobody idles while others wait."""
-        placing = self._engine.placing
-        held = placing.locked
-        twice = sorted(c for c in held if c not in self._ledger.queue)
+        scheduling = self._engine.scheduling
+        held = scheduling.locked
+        twice = sorted(c for c in held if c not in self._table.queue)
         expect(not twice, "nobody has two places", f"{twice}")
-        for container in self._ledger.containers.values():
+        for container in self._table.containers.values():
             if container.has_open_attempt:
                 continue
             locked = container.state is ContainerState.LOCKED
-            claimed = self._is_certain(placing.claimed_slot(container.id), container.id)
+            claimed = self._is_certain(scheduling.claimed_slot(container.id), container.id)
             expect(locked or not claimed, "claims are journalled", f"{container.id}")
             known = container.id in held
             expect(known or not locked, "claims are given up", f"{container.id} is locked")
         scarce = self._scarce()
-        for request_class in self._ledger.queue.classes() if scarce else ():
+        for request_class in self._table.queue.classes() if scarce else ():
             others = instead_of(self._engine, request_class.key, scarce)
             allowed = not others or others & request_class.needs.keys()
             expect(
@@ -489,7 +489,7 @@ class Work:
                 others,
             )
         idle = any(w.state is WorkerState.IDLE for w in self._pool.workers.values())
-        for request_class in self._ledger.queue.classes() if idle else ():
+        for request_class in self._table.queue.classes() if idle else ():
             closed = self._closed_by(request_class)
             if closed is not None:
                 self._expect_nobody_idles(closed)
@@ -508,7 +508,7 @@ class Work:
                 and now >= worker.overloaded_until
                 and not worker.on_trial
                 and not worker.unreleased
-                and worker.id not in self._engine.placers.awaited()
+                and worker.id not in self._engine.workloads.awaited()
                 and not _is_spared(worker, now)
             )
             expect(going or not idle, "no idle instance uses up a quota", worker.id)

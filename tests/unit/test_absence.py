@@ -114,7 +114,7 @@ def test_after_a_restart_what_listings_lack_is_not_run_a_second_time(answers: bo
         assert rig.states() == {"c-1": "succeeded"}
     else:
         assert missing_since(rig) == pytest.approx(1005.0)
-        container = rig.engine.ledger.containers["c-1"]
+        container = rig.engine.table.containers["c-1"]
         assert "missing from the cloud's listings" in wait_status(rig.engine, container).doubt
 
 

@@ -209,7 +209,7 @@ def test_it_is_told_which_instances_it_goes_to_last() -> None:
     rig.submit(make_container(1), make_container(2), make_container(3))
     rig.exit("c-1-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
     rig.advance(5)
-    container = rig.engine.ledger.containers["c-1"]
+    container = rig.engine.table.containers["c-1"]
     waiting = explain(rig.engine, container, rig.now).waiting
     assert waiting is not None
     assert waiting.instances.count("avoided") == 1

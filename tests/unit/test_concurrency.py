@@ -162,21 +162,21 @@ def busy(count: int = 4, *, cpus: int = 1) -> Rig:
 
 def test_the_engine_limits_what_runs_when_the_store_is_overloaded() -> None:
     rig = busy()
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     rig.send(Overloaded(source="store", message=CAUSE))
     assert rig.engine.concurrency.limit(rig.now) == 3
     assert rig.engine.concurrency.cause == CAUSE
-    assert rig.engine.placing.passes == passes + 1, "claims above the limit are given up"
+    assert rig.engine.scheduling.passes == passes + 1, "claims above the limit are given up"
 
 
 def test_the_engine_wakes_up_and_plans_when_the_limit_rises() -> None:
     rig = busy()
     rig.send(Overloaded(source="store", message=CAUSE))
     rig.advance(59)
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     rig.advance(1)
     assert rig.engine.concurrency.limit(rig.now) == 4
-    assert rig.engine.placing.passes == passes + 1
+    assert rig.engine.scheduling.passes == passes + 1
 
 
 def test_the_limit_has_a_sample() -> None:
@@ -190,7 +190,7 @@ def test_pitfall_at_quota_the_limit_counts_no_instances_and_free_room_is_taken()
     settings = SchedulerSettings(max_instances=1)
     rig = Rig(make_type(4), settings=settings)
     rig.submit(*(make_container(number) for number in range(1, 8)))
-    assert rig.engine.placing.at_quota
+    assert rig.engine.scheduling.at_quota
     assert rig.engine.concurrency.limit(rig.now) is None
     rig.exit("c-1-1")
     assert rig.states()["c-5"] == "running"

@@ -46,7 +46,7 @@ def shown(rig: Rig) -> list[str]:
 
 def attempts(rig: Rig) -> list[Attempt]:
     """Return the attempts of c-1."""
-    return list(rig.engine.ledger.containers["c-1"].attempts)
+    return list(rig.engine.table.containers["c-1"].attempts)
 
 
 def worker(rig: Rig) -> Worker:

@@ -96,8 +96,8 @@ def test_room_that_a_system_job_needs_of_every_new_instance_is_not_for_elastic_j
     rig.silent.add(CreateInstance)
     submit(rig, 1, essential(2))
     assert rig.created_types() == ["t2", "t2"]
-    assert rig.engine.placers.elastic is not None
-    kept = rig.engine.placers.elastic.kept
+    assert rig.engine.workloads.elastic is not None
+    kept = rig.engine.workloads.elastic.kept
     assert [room.cpu_millis for room in kept.values()] == [1000, 1000]
     for command in last_commands(rig, CreateInstance):
         rig.create_now(command)
@@ -146,13 +146,13 @@ def test_a_container_whose_earlier_process_still_runs_is_not_started_before_that
     submit(rig, 1, essential(1), elastic(1))
     rig.exit(attempt_of(rig, 1001), code=1)
     rig.exit(attempt_of(rig, 1001), code=1)
-    rig.engine.ledger.hold_for_process("c-1001", "c-1001-1", "i-001", forgotten_before=0.0)
+    rig.engine.table.hold_for_process("c-1001", "c-1001-1", "i-001", forgotten_before=0.0)
     rig.advance(10)
     assert running(rig) == {"e": 1}
     why = rig.engine.why_waiting("c-1001")
     assert why is not None
     assert why.code == "earlier_attempt"
-    rig.engine.ledger.process_gone("c-1001", "c-1001-1", rig.now)
+    rig.engine.table.process_gone("c-1001", "c-1001-1", rig.now)
     rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.RUN))
     assert running(rig) == {"e": 1, "w": 1}
 

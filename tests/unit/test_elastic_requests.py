@@ -38,8 +38,8 @@ def test_a_job_that_is_cancelled_while_it_runs_ends_when_all_of_it_has() -> None
     rig.exit(attempt_of(rig, 1000), code=143)
     assert state_of(rig) == "cancelled: cancelled"
     assert set(rig.states().values()) == {"cancelled"}
-    assert rig.engine.placers.elastic is not None
-    assert rig.engine.placers.elastic.kept == {}
+    assert rig.engine.workloads.elastic is not None
+    assert rig.engine.workloads.elastic.kept == {}
 
 
 def test_an_elastic_container_that_is_cancelled_is_gone_for_good_and_its_job_goes_on() -> None:

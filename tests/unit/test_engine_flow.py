@@ -95,7 +95,7 @@ def test_a_repeated_exit_is_recorded_once() -> None:
     rig.exit("c-1-1", 9)
     assert rig.containers["c-1"].exit_code == 0
     assert rig.containers["c-1"].cost_usd == cost
-    assert rig.engine.ledger.outcomes["succeeded"] == 1
+    assert rig.engine.table.outcomes["succeeded"] == 1
 
 
 def test_a_supervisor_without_an_exit_record_is_lost_and_tried_again_up_to_the_limit() -> None:
@@ -124,7 +124,7 @@ def test_packed_containers_share_an_instance_and_pending_ones_are_locked() -> No
     rig.submit(*(make_container(n) for n in (1, 2, 3, 4)))
     assert rig.created_types() == ["t2", "t2"]
     assert set(rig.states().values()) == {"locked"}
-    assert rig.engine.placing.reason("c-1").code == "instance_coming"  # type: ignore[union-attr]  # it waits
+    assert rig.engine.scheduling.reason("c-1").code == "instance_coming"  # type: ignore[union-attr]  # it waits
 
 
 def test_exclusive_placement_gives_each_container_an_instance() -> None:
@@ -155,7 +155,7 @@ def test_priority_zero_holds_back_and_ends_what_runs_as_preempted() -> None:
     rig = Rig(make_type(1))
     rig.submit(make_container(1, priority=0), make_container(2))
     assert rig.states() == {"c-1": "queued", "c-2": "running"}
-    assert rig.engine.placing.reason("c-1").code == "held"  # type: ignore[union-attr]  # it waits
+    assert rig.engine.scheduling.reason("c-1").code == "held"  # type: ignore[union-attr]  # it waits
     rig.set_priority("c-2", 0)
     assert [c.signal for c in last_commands(rig, SignalAttempt)] == ["TERM"]
     rig.exit("c-2-1", 143)
@@ -325,7 +325,7 @@ def test_quota_unlocks_all_but_the_next_in_line_and_frees_idle_instances_of_no_u
     rig.advance(1)
     assert rig.created_types() == ["t1", "t2"]
     assert rig.states() == {"c-1": "succeeded", "c-2": "running", "c-3": "queued"}
-    assert rig.engine.placing.reason("c-3").code == "at_quota"  # type: ignore[union-attr]  # it waits
+    assert rig.engine.scheduling.reason("c-3").code == "at_quota"  # type: ignore[union-attr]  # it waits
 
 
 def test_a_quota_error_holds_creates_until_quota_hold_ends() -> None:

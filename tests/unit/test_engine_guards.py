@@ -270,7 +270,7 @@ def test_logs_of_a_gone_instance_are_awaited_no_more_and_those_of_others_are() -
     rig.advance(3)
     del rig.cloud["i-001"]
     rig.advance(63)
-    assert list(rig.engine.ledger.unreleased) == ["c-2-1"]
+    assert list(rig.engine.table.unreleased) == ["c-2-1"]
 
 
 # ---- ending attempts -----------------------------------------------------------------------------

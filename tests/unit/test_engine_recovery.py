@@ -31,7 +31,7 @@ def test_nothing_is_created_before_the_first_complete_listing() -> None:
     rig.submit(make_container(1))
     rig.advance(30)
     assert rig.kinds() == ["ListInstances"]
-    assert rig.engine.placing.reason("c-1").code == "not_listed"  # type: ignore[union-attr]  # it waits
+    assert rig.engine.scheduling.reason("c-1").code == "not_listed"  # type: ignore[union-attr]  # it waits
     listing = last_commands(rig, ListInstances)[0]
     rig.list_now(listing.op_id)
     rig.settle()
@@ -136,7 +136,7 @@ def test_an_attempt_is_missing_only_from_a_probe_that_began_after_it_was_settled
     rig.send(AttemptExited(worker_id="i-001", attempt_id="c-9-1", exit=SUCCESS))
     rig.on_instance["i-001"].clear()
     rig.probe_now(early)
-    assert rig.engine.ledger.outcomes["lost"] == 1, "it was settled long before"
+    assert rig.engine.table.outcomes["lost"] == 1, "it was settled long before"
 
 
 def test_a_start_that_was_answered_while_a_probe_was_under_way_is_not_missing_from_it() -> None:

@@ -78,7 +78,7 @@ def test_what_is_being_preempted_goes_back_to_the_queue_even_when_its_instance_g
     rig.advance(3)
     rig.cloud.clear()
     rig.advance(63)
-    assert rig.engine.ledger.outcomes["preempted"] == 1
+    assert rig.engine.table.outcomes["preempted"] == 1
     assert rig.states() == {"c-1": "queued"}
 
 
@@ -169,7 +169,7 @@ def test_priority_zero_survives_a_crash() -> None:
     assert [c.signal for c in last_commands(rig, SignalAttempt)] == ["TERM"]
     rig.exit("c-1-1", 143)
     assert rig.states() == {"c-1": "queued"}
-    assert rig.engine.ledger.outcomes["preempted"] == 1
+    assert rig.engine.table.outcomes["preempted"] == 1
 
 
 def test_a_cancelled_attempt_gets_term_before_kill_after_a_crash_too() -> None:
@@ -226,10 +226,10 @@ def test_a_log_that_its_instance_no_longer_has_is_given_up() -> None:
     rig.submit(make_container(1))
     how = AttemptExit(kind=ExitKind.EXITED, code=0, stdout_bytes=10)
     rig.send(AttemptExited(worker_id="i-001", attempt_id="c-1-1", exit=how))
-    assert rig.engine.ledger.unreleased.keys() == {"c-1-1"}
+    assert rig.engine.table.unreleased.keys() == {"c-1-1"}
     rig.on_instance["i-001"].clear()
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="rebooted"))
-    assert rig.engine.ledger.unreleased == {}
+    assert rig.engine.table.unreleased == {}
     assert not rig.attempts["c-1-1"].log_complete
     rig.advance(61)
     assert rig.worker_states() == {}

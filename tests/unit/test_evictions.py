@@ -137,7 +137,7 @@ def test_an_instance_that_dies_meanwhile_is_forgotten() -> None:
     rig.submit(make_container(9, priority=900))
     rig.cloud.clear()
     rig.advance(30)
-    assert rig.engine.placing.evictions.reserved == {}
+    assert rig.engine.scheduling.evictions.reserved == {}
     assert rig.states()["c-9"] == "running"
 
 
@@ -214,7 +214,7 @@ def test_the_instance_is_free_again_when_nobody_needs_the_room_any_more() -> Non
     rig.submit(make_container(9, priority=900), make_container(20, priority=50))
     rig.exit("c-8-1")
     assert rig.states()["c-9"] == "running", "room came free elsewhere"
-    assert rig.engine.placing.evictions.reserved == {}
+    assert rig.engine.scheduling.evictions.reserved == {}
 
 
 def test_who_makes_way_has_no_more_time_than_all_get() -> None:

@@ -34,8 +34,8 @@ def test_what_is_spent_on_instances_that_are_missing_after_a_restart_is_used() -
     rig.advance(30)
     rig.crash()
     limits = {each.name: each.used for each in waiting(rig, "c-2").limits}
-    assert rig.engine.placing.spend is not None
-    assert limits["max_hourly_spend"] == float(rig.engine.placing.spend.total) == 0.4
+    assert rig.engine.scheduling.spend is not None
+    assert limits["max_hourly_spend"] == float(rig.engine.scheduling.spend.total) == 0.4
     assert waiting(rig, "c-2").types[0].hindrance == "max_hourly_spend of 0.7 allows none now"
     rig.advance(30)
     assert blocking(rig, "c-2") == ["max_hourly_spend"]

@@ -51,13 +51,13 @@ def refuse(rig: Rig, error: CloudError) -> None:
 
 
 def waits_for(rig: Rig, container_id: str) -> str:
-    reason = rig.engine.placing.reason(container_id)
+    reason = rig.engine.scheduling.reason(container_id)
     assert reason is not None
     return reason.code
 
 
 def told(rig: Rig, container_id: str) -> str:
-    reason = rig.engine.placing.reason(container_id)
+    reason = rig.engine.scheduling.reason(container_id)
     assert reason is not None
     return reason.message
 
@@ -175,20 +175,20 @@ def test_while_a_quota_is_tried_again_the_rest_waits_for_that_and_is_told_so() -
 def test_at_quota_the_concurrency_limit_counts_containers() -> None:
     rig = Rig(make_type(4), settings=SchedulerSettings(max_instances=2))
     rig.submit(*(make_container(n) for n in range(1, 8)))
-    assert rig.engine.placing.concurrency_limit() is None
+    assert rig.engine.scheduling.concurrency_limit() is None
     rig.submit(make_container(8), make_container(9))
     assert waits_for(rig, "c-9") == "at_quota"
-    assert rig.engine.placing.concurrency_limit() == 8
+    assert rig.engine.scheduling.concurrency_limit() == 8
     rig.exit("c-1-1")
     assert rig.states()["c-9"] == "running", "packing goes on"
-    assert rig.engine.placing.concurrency_limit() is None
+    assert rig.engine.scheduling.concurrency_limit() is None
 
 
 def test_at_quota_the_concurrency_limit_counts_those_with_a_place_too() -> None:
     rig = Rig(make_type(4), settings=SchedulerSettings(max_instances=1))
     rig.silent.add(Probe)
     rig.submit(*(make_container(n) for n in range(1, 7)))
-    assert rig.engine.placing.concurrency_limit() == 4
+    assert rig.engine.scheduling.concurrency_limit() == 4
 
 
 # ---- the rate of cloud operations ----------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_creates_wait_for_tokens_and_the_planner_is_woken_for_each() -> None:
     rig = Rig(settings=EXCLUSIVE, pool=settings)
     rig.submit(*(make_container(n) for n in range(1, 4)))
     assert count(rig, CreateInstance) == 0, "the first listing took the token"
-    reason = rig.engine.placing.reason("c-1")
+    reason = rig.engine.scheduling.reason("c-1")
     assert reason is not None
     assert "max_cloud_ops_per_second" in reason.message
     created = []

@@ -181,7 +181,7 @@ async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_
     first = await backend.jobs(JobFilter(), cursor="", limit=10)
     await backend.cancel_job(next(j.id for j in first.items if j.type is JobType.ELASTIC))
     for _ in range(3000):
-        if backend._engine.ledger.jobs.elastic_containers() == 2:
+        if backend._engine.table.jobs.elastic_containers() == 2:
             break
         await asyncio.sleep(0.01)
     await submit(backend, elastic)
@@ -228,7 +228,7 @@ async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
         *(900, newer.tasks),
         job.created_at,
     )
-    live = rig.engine.ledger.jobs.job(job.id)
+    live = rig.engine.table.jobs.job(job.id)
     assert live is not None
     assert live.terms == revised.terms
     rig.now = 90.0
@@ -291,7 +291,7 @@ async def test_a_run_has_what_its_template_has_and_the_parameters(
     assert [each.of for each in second.spec.after] == [f"{run.id}/a", outside.id]
     assert (run.parent, run.terms, run.priority) == (template.id, JobTypeSpec(), 700)
     assert (run.name, run.labels, run.tally) == ("n", (("a", "b"),), Tally(queued=3))
-    assert rig.engine.ledger.jobs.runs_of(template.id) == [run.id]
+    assert rig.engine.table.jobs.runs_of(template.id) == [run.id]
     page = await backend.jobs(JobFilter(parent=template.id), cursor="", limit=10)
     assert [one.id for one in page.items] == [run.id]
 
@@ -400,7 +400,7 @@ async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
     assert [(each.type_name, each.number) for each in plan.creates] == [("t8", 2)]
     assert plan.least_usd_per_hour == plan.most_usd_per_hour == Decimal("1.968")
     page = await backend.jobs(JobFilter(), cursor="", limit=10)
-    assert (page.items, await total(backend), len(rig.engine.ledger.jobs)) == ((), 0, 0)
+    assert (page.items, await total(backend), len(rig.engine.table.jobs)) == ((), 0, 0)
 
 
 async def test_a_plan_uses_up_no_id_and_no_number(backend: DispatcherService, rig: Rig) -> None:

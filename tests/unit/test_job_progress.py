@@ -102,7 +102,7 @@ async def test_who_read_just_before_the_end_was_committed_reads_again(
         await settled()
         before = store.job(job.id)
         await backend.cancel_job(job.id)
-        jobs = runtime.engine.ledger.jobs
+        jobs = runtime.engine.table.jobs
         await until(lambda: not jobs.job(job.id) and not runtime.ending(job.id))
         read = store.job
         answers = iter([before])

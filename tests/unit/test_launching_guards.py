@@ -342,7 +342,7 @@ def test_each_failure_holds_creates_for_its_own_time(
     rig = Rig(pool=settings)
     (create,) = creating(rig, 1)
     refuse(rig, create, error)
-    assert rig.engine.placing.reason("c-1").code == code  # type: ignore[union-attr]  # it waits
+    assert rig.engine.scheduling.reason("c-1").code == code  # type: ignore[union-attr]  # it waits
     rig.advance(held_s - 0.1)
     assert count(rig, CreateInstance) == 1
     rig.advance(2)

@@ -34,7 +34,7 @@ async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherService:
 
 
 def problem(rig: Rig, backend: DispatcherService) -> str:
-    return backend.log_problem(rig.engine.ledger.containers["c-1"])
+    return backend.log_problem(rig.engine.table.containers["c-1"])
 
 
 async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
@@ -44,7 +44,7 @@ async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
     assert backend.log_problem(container) == ""
     rig.submit(container)
     assert problem(rig, backend) == ""
-    assert backend.standing(rig.engine.ledger.containers["c-1"]).doubt == ""
+    assert backend.standing(rig.engine.table.containers["c-1"]).doubt == ""
 
 
 async def test_an_instance_without_a_session_is_what_one_waits_for(
@@ -56,7 +56,7 @@ async def test_an_instance_without_a_session_is_what_one_waits_for(
     rig.advance(20)
     unheard = "instance i-001 is not reached, last heard 20 s ago (session: reset)"
     assert problem(rig, backend).startswith(unheard)
-    doubt = backend.standing(rig.engine.ledger.containers["c-1"]).doubt
+    doubt = backend.standing(rig.engine.table.containers["c-1"]).doubt
     assert doubt == f"{unheard}; until it is, nobody knows how it goes there"
 
 

@@ -93,7 +93,7 @@ def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:
     rig = full_rig(priority=100)
     rig.submit_daemon(daemon(cpus=1000, priority=500))
     rig.advance(10)
-    victim = rig.engine.ledger.containers["c-1"]
+    victim = rig.engine.table.containers["c-1"]
     assert rig.states()["c-1"] == "queued"
     (attempt,) = victim.attempts
     assert attempt.ending_for == StopReason(cause=StopCause.FOR_JOB, of="j-1")
@@ -129,7 +129,7 @@ def test_what_is_left_of_new_instances_follows_whatever_becomes_of_the_jobs() ->
 
     def left() -> list[int]:
         types = (rig.types["t4"], rig.types["t8"])
-        return [rig.engine.placers.left_of(type_).allocatable.cpu_millis for type_ in types]
+        return [rig.engine.workloads.left_of(type_).allocatable.cpu_millis for type_ in types]
 
     assert left() == [4000, 8000]
     rig.submit_daemon(daemon(cpus=500))
@@ -176,7 +176,7 @@ def test_no_share_of_supervisors_counts_any_of_them() -> None:
     assert len(rig.starts()) == 1
     rig.submit(make_container(1, supervisor=True), make_container(2, supervisor=True))
     assert [rig.states()[each] for each in ("c-1", "c-2")] == ["running", "queued"]
-    assert rig.engine.ledger.supervisors_placed == 1
+    assert rig.engine.table.supervisors_placed == 1
 
 
 @pytest.mark.parametrize("daemon_first", [False, True])
@@ -202,12 +202,12 @@ def test_of_an_exclusive_instance_a_daemon_costs_its_user_what_it_takes_and_not_
     rig.join()
     rig.submit_daemon(daemon(cpus=200))
     ((attempt_id, _),) = rig.starts()
-    assert rig.engine.ledger.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
+    assert rig.engine.table.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
     rig.advance(1800)
     rig.exit(attempt_id)
     (container,) = rig.of_job("j-1")
     assert container.cost_usd == Decimal("0.01")
-    assert rig.engine.ledger.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
+    assert rig.engine.table.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
 
 
 def test_who_may_spend_no_more_gets_daemons_all_the_same_since_they_create_nothing() -> None:

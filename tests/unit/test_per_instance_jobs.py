@@ -107,7 +107,7 @@ def test_ten_instances_are_updated_five_at_a_time() -> None:
     assert len(rig.starts()) == 5
     rig.advance(300)
     assert rig.starts() == [], "there is no third round"
-    assert {c.attempts[-1].revision for c in rig.engine.ledger.containers.values()} == {2}
+    assert {c.attempts[-1].revision for c in rig.engine.table.containers.values()} == {2}
 
 
 def test_labels_are_updated_in_place() -> None:
@@ -135,7 +135,7 @@ def test_two_full_instances_are_two_blocked_entries_and_freeing_one_places_there
     assert [c.state.value for c in waiting] == ["queued", "queued"]
     reasons = [rig.engine.why_waiting(c.id) for c in waiting]
     assert all(reason is not None for reason in reasons)
-    freed = rig.engine.ledger.containers["c-2"].attempts
+    freed = rig.engine.table.containers["c-2"].attempts
     rig.exit(freed[-1].id)
     ((_, where),) = rig.starts()
     assert where == freed[-1].instance_id
@@ -188,7 +188,7 @@ def test_what_drains_ends_its_batch_work_first() -> None:
     rig.send(BehaviorRequested(worker_id=where, behavior=IdleBehavior.DRAIN))
     rig.advance(30)
     assert [c.state.value for c in rig.of_job("j-1")] == ["running"]
-    rig.exit(rig.engine.ledger.containers["c-1"].attempts[-1].id)
+    rig.exit(rig.engine.table.containers["c-1"].attempts[-1].id)
     rig.advance(30)
     assert rig.of_job("j-1") == []
     assert rig.cloud == {}
@@ -199,7 +199,7 @@ def test_an_idle_instance_is_shut_down_though_a_system_job_runs_there() -> None:
     rig.submit_daemon(daemon())
     rig.submit(make_container(1, cpus=0.1))
     rig.advance(30)
-    rig.exit(rig.engine.ledger.containers["c-1"].attempts[-1].id)
+    rig.exit(rig.engine.table.containers["c-1"].attempts[-1].id)
     rig.advance(120)
     assert rig.cloud == {}
     ended = [c for c in rig.containers.values() if c.job_id == "j-1"]

@@ -40,7 +40,7 @@ def behave(rig: DaemonRig, worker_id: str, behavior: IdleBehavior) -> None:
 
 def job_now(rig: DaemonRig, job_id: str = "j-1") -> Job:
     """Return a job as the engine counts it."""
-    job = rig.engine.ledger.jobs.job(job_id)
+    job = rig.engine.table.jobs.job(job_id)
     assert job is not None
     return job
 
@@ -239,7 +239,7 @@ def test_a_job_whose_demands_filter_every_instance_says_so() -> None:
     assert nowhere(rig) is None
     behave(rig, foo, IdleBehavior.HOLD)
     assert nowhere(rig) is None, "it lives there"
-    rig.exit(rig.engine.ledger.containers[rig.of_job("j-1")[0].id].attempts[-1].id)
+    rig.exit(rig.engine.table.containers[rig.of_job("j-1")[0].id].attempts[-1].id)
     assert where not in [c.pinned_to for c in rig.of_job("j-1")]
 
 

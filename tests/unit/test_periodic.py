@@ -34,7 +34,7 @@ async def test_a_new_one_is_launched_when_it_is_due_and_a_cancelled_one_is_not()
     world.wall = at(f"{DAY} 10:59:30")
     await world.look()
     world.submit(make_template(2, "* * * * *", created=f"{DAY} 10:59:30"))
-    world.change("j-1", lambda book: book.cancel("j-1"))
+    world.change("j-1", lambda registry: registry.cancel("j-1"))
     await world.look(f"{DAY} 11:00")
     assert world.calls[2:] == ["make j-2 2026-01-01T11:00:00Z", "note j-2 2026-01-01T11:00:00Z"]
 
@@ -52,7 +52,7 @@ async def test_what_a_step_of_the_wall_clock_passed_was_not_missed_by_one_that_i
 
 async def test_one_whose_cancellation_is_known_is_not_launched_even_before_it_has_ended() -> None:
     world = hourly()
-    world.book.cancel("j-1")
+    world.registry.cancel("j-1")
     await world.look(f"{DAY} 10:00")
     assert world.calls == []
 
@@ -60,7 +60,7 @@ async def test_one_whose_cancellation_is_known_is_not_launched_even_before_it_ha
 async def test_while_one_is_held_nothing_is_launched_and_nothing_is_made_up_for_later() -> None:
     world = hourly(held=True)
     await world.look(f"{DAY} 10:00")
-    world.change("j-1", lambda book: book.set_held("j-1", held=False))
+    world.change("j-1", lambda registry: registry.set_held("j-1", held=False))
     await world.look(f"{DAY} 10:10")
     assert world.calls == []
     await world.look(f"{DAY} 11:00")
@@ -86,7 +86,7 @@ async def test_a_run_that_the_engine_has_not_heard_of_yet_forbids_the_next_too()
     world = hourly(overlap=Overlap.FORBID)
     await world.look(f"{DAY} 10:00")
     world.end_runs()
-    world.book.set_launched_for("j-1", at(f"{DAY} 09:00"))
+    world.registry.set_launched_for("j-1", at(f"{DAY} 09:00"))
     await world.look(f"{DAY} 11:00")
     assert world.launched() == ["2026-01-01T10:00:00Z"]
 
@@ -191,7 +191,7 @@ async def test_one_that_is_cancelled_while_its_launch_waits_for_its_turn_is_not_
     waiting = next(
         j.id for j in templates if f"make {j.id} 2026-01-01T10:00:00Z" not in world.calls
     )
-    world.change(waiting, lambda book: book.cancel(waiting))
+    world.change(waiting, lambda registry: registry.cancel(waiting))
     world.gate.set()
     await turns(300)
     assert len(world.launched()) == 16
@@ -277,8 +277,8 @@ async def test_at_the_end_a_launch_that_hangs_is_given_up_after_a_moment(
 async def test_a_run_that_has_ended_is_no_run_of_its_job_any_more() -> None:
     world = hourly()
     await world.look(f"{DAY} 10:00")
-    assert world.book.runs_of("j-1") == ["j-1000"]
+    assert world.registry.runs_of("j-1") == ["j-1000"]
     world.end_runs()
-    assert world.book.runs_of("j-1") == []
+    assert world.registry.runs_of("j-1") == []
     world.submit(replace(make_template(3, HOURLY, created=f"{DAY} 10:00"), parent="j-1"))
-    assert world.book.runs_of("j-1") == ["j-3"]
+    assert world.registry.runs_of("j-1") == ["j-3"]

@@ -62,7 +62,7 @@ async def runs_of(backend: DispatcherService, template: Job) -> list[Job]:
 
 
 def desk_runs(backend: DispatcherService) -> ServiceRuns:
-    return ServiceRuns(desk=backend._jobs, intake=backend._intake)
+    return ServiceRuns(service=backend._jobs, admission=backend._admission)
 
 
 async def test_for_one_time_there_is_one_run_however_often_it_is_asked_for(
@@ -91,7 +91,7 @@ async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
     await desk_runs(backend).note(template, TEN)
     assert (await backend.job(template.id)).launched_for == TEN
     await turns()
-    known = rig.engine.ledger.jobs.job(template.id)
+    known = rig.engine.table.jobs.job(template.id)
     assert known is not None
     assert known.launched_for == TEN
 
@@ -122,5 +122,5 @@ async def test_the_backend_launches_what_is_due_by_the_wall_clock(
     assert [run.parent for run in await runs_of(backend, template)] == [template.id] * launched
     assert counted[LaunchResult.LAUNCHED] == launched
     assert counted[LaunchResult.OVERLAP] == 2 - launched
-    live = rig.engine.ledger.jobs
+    live = rig.engine.table.jobs
     assert sorted(run.id for run in await runs_of(backend, template)) == live.runs_of(template.id)

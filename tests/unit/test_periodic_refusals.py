@@ -144,7 +144,7 @@ async def test_a_defect_in_looking_at_one_keeps_no_other_waiting(
 
 def test_what_became_of_a_launch_of_one_that_was_forgotten_meanwhile_changes_nothing() -> None:
     world = hourly()
-    agenda = Agenda(world.book)
+    agenda = Agenda(world.registry)
     agenda.see("j-1")
     agenda.forget("j-1")
     time = at(f"{DAY} 10:00")

@@ -210,7 +210,7 @@ def test_the_order_to_the_runner_says_all_that_was_asked_for() -> None:
     assert (order.image, order.command) == ("img", ("echo", "x"))
     assert ("A", "1") in order.env
     assert (order.cpu_millis, order.memory_bytes) == (2000, 2 * GIB)
-    assert rig.engine.placing.reason("c-1") is None, "it waits for nothing"
+    assert rig.engine.scheduling.reason("c-1") is None, "it waits for nothing"
 
 
 def test_what_asks_for_no_cpus_is_held_to_the_one_that_it_shares() -> None:

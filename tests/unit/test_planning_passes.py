@@ -41,7 +41,7 @@ class Survivor(Rig):
 
     def _give(self, event: Event) -> None:
         commands = self.engine.handle(event, self.now)
-        self.engine.placing.roster.check()
+        self.engine.scheduling.fleet_sync.check()
         self._carry_out(commands)
 
 
@@ -72,24 +72,24 @@ def hushed(rig: Rig) -> Rig:
 def test_a_pass_comes_at_least_every_5_s_while_something_waits() -> None:
     rig = stuck()
     rig.submit(make_container(3))
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     rig.advance(4.99)
-    assert rig.engine.placing.passes == passes
+    assert rig.engine.scheduling.passes == passes
     rig.advance(0.01)
-    assert rig.engine.placing.passes == passes + 1
+    assert rig.engine.scheduling.passes == passes + 1
     rig.advance(60)
-    assert rig.engine.placing.passes == passes + 13
+    assert rig.engine.scheduling.passes == passes + 13
 
 
 def test_a_pass_that_was_asked_for_puts_off_the_next_one() -> None:
     rig = stuck()
     rig.advance(4)
     rig.submit(make_container(3))
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     rig.advance(4.99)
-    assert rig.engine.placing.passes == passes
+    assert rig.engine.scheduling.passes == passes
     rig.advance(0.01)
-    assert rig.engine.placing.passes == passes + 1
+    assert rig.engine.scheduling.passes == passes + 1
 
 
 def test_no_pass_comes_by_itself_while_nothing_waits() -> None:
@@ -97,16 +97,16 @@ def test_no_pass_comes_by_itself_while_nothing_waits() -> None:
     rig.submit(make_container(1))
     assert rig.states() == {"c-1": "running"}
     rig.submit(make_container(2, priority=0))
-    passes = hushed(rig).engine.placing.passes
+    passes = hushed(rig).engine.scheduling.passes
     rig.advance(100)
-    assert rig.engine.placing.passes == passes
+    assert rig.engine.scheduling.passes == passes
 
 
 def test_before_the_first_listing_none_comes_however_long_something_waits() -> None:
     rig = Rig(make_type(1), listed=False)
     rig.submit(make_container(1))
     rig.advance(60)
-    assert rig.engine.placing.passes == 0
+    assert rig.engine.scheduling.passes == 0
     rig.list_now(last_commands(rig, ListInstances)[-1].op_id)
     rig.settle()
     assert rig.states() == {"c-1": "running"}
@@ -114,10 +114,10 @@ def test_before_the_first_listing_none_comes_however_long_something_waits() -> N
 
 def test_passes_that_find_nothing_new_write_and_tell_nothing() -> None:
     rig = stuck()
-    published, passes = len(rig.published), rig.engine.placing.passes
+    published, passes = len(rig.published), rig.engine.scheduling.passes
     rig.sent.clear()
     rig.advance(100)
-    assert rig.engine.placing.passes >= passes + 20
+    assert rig.engine.scheduling.passes >= passes + 20
     assert len(rig.published) == published
     assert set(rig.kinds()) <= {"ListInstances", "Probe"}
 
@@ -133,7 +133,7 @@ def test_a_poisoned_plan_is_survived_and_the_next_pass_places(
     rig.submit(make_container(1))
     assert rig.states() == {"c-1": "queued"}
     assert rig.created_types() == []
-    assert failed(rig) == rig.engine.placing.failures == 1
+    assert failed(rig) == rig.engine.scheduling.failures == 1
     assert value(rig, "longshore_planning_failures_total") == 1
     reason = rig.engine.why_waiting("c-1")
     assert reason is not None
@@ -156,7 +156,7 @@ def test_a_plan_that_breaks_a_rule_is_not_carried_out(monkeypatch: pytest.Monkey
     monkeypatch.setattr(scheduling_pass, "plan", wrong)
     rig.submit(make_container(2))
     assert rig.states() == {"c-1": "running", "c-2": "queued"}
-    assert rig.engine.placing.failures == 1
+    assert rig.engine.scheduling.failures == 1
     monkeypatch.setattr(scheduling_pass, "plan", plan)
     rig.advance(5)
     assert rig.states() == {"c-1": "running", "c-2": "running"}
@@ -216,14 +216,14 @@ def test_after_a_failed_pass_the_next_comes_in_a_second_though_nothing_happens(
     assert due is not None
     rig.advance(due - rig.now)
     assert failed(rig) == 1
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     poison.works = False
     rig.advance(0.9)
-    assert rig.engine.placing.passes == passes
+    assert rig.engine.scheduling.passes == passes
     rig.advance(0.1)
-    assert rig.engine.placing.passes == passes + 1
+    assert rig.engine.scheduling.passes == passes + 1
     rig.advance(4.9)
-    assert rig.engine.placing.passes == passes + 1, "and then every 5 s again"
+    assert rig.engine.scheduling.passes == passes + 1, "and then every 5 s again"
 
 
 def test_while_passes_fail_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

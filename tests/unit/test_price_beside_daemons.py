@@ -126,7 +126,7 @@ def test_a_claim_on_what_is_too_dear_without_daemons_is_given_up() -> None:
     rig.cancel_job("j-1")
     rig.settle()
     assert rig.created_types() == ["large", "small"]
-    slot = rig.engine.placing.claimed_slot("c-1")
+    slot = rig.engine.scheduling.claimed_slot("c-1")
     assert slot is not None
     assert slot.type.name == "small"
 

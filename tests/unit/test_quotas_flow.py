@@ -48,7 +48,7 @@ def made_of(rig: Rig, name: str) -> int:
 
 
 def told(rig: Rig, container_id: str) -> str:
-    reason = rig.engine.placing.reason(container_id)
+    reason = rig.engine.scheduling.reason(container_id)
     assert reason is not None
     return f"{reason.code}: {reason.message}"
 
@@ -170,14 +170,14 @@ class Account:
         self.refused = 0
         self.unlocked: Counter[str] = Counter()
         rig.create_error = self._refuse
-        ledger = rig.engine.ledger
-        unlock = ledger.unlock
+        table = rig.engine.table
+        unlock = table.unlock
 
         def count(container_id: str) -> None:
             self.unlocked[container_id] += 1
             unlock(container_id)
 
-        ledger.unlock = count  # type: ignore[method-assign]  # counted, and done
+        table.unlock = count  # type: ignore[method-assign]  # counted, and done
 
     def _refuse(self, _command: CreateInstance) -> CloudError | None:
         if len(self.rig.cloud) < self.most:

@@ -77,7 +77,7 @@ def test_what_ran_before_is_found_missing_and_runs_again_once_the_probe_has_pass
     rig = Rig(make_type(2), pool=QUICK, settings=ONE)
     rig.submit(make_container(1))
     reboot(rig, "b2", boot_error="no driver")
-    assert rig.engine.ledger.containers["c-1"].state.value in ("queued", "locked")
+    assert rig.engine.table.containers["c-1"].state.value in ("queued", "locked")
     rig.advance(30)
     assert started(rig) == ["c-1"]
     rig.boot_error = ""
@@ -134,4 +134,4 @@ def test_who_drains_keeps_what_a_stale_list_may_still_show() -> None:
     )
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
     assert not last_commands(rig, DestroyInstance)
-    assert rig.engine.ledger.containers["c-1"].state.value == "running"
+    assert rig.engine.table.containers["c-1"].state.value == "running"

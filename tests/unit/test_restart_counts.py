@@ -47,7 +47,7 @@ def show(rig: Rig) -> None:
 
 
 def instances(rig: Rig) -> int:
-    return rig.engine.placing.view(rig.now).limits.instances
+    return rig.engine.scheduling.view(rig.now).limits.instances
 
 
 def test_an_instance_that_listings_lack_and_its_launch_count_once() -> None:

@@ -151,9 +151,9 @@ def test_no_pass_before_the_first_listing_and_none_when_nothing_changed() -> Non
     assert rig.engine.handle(Woken(), rig.now) == []
     rig.list_now(last_commands(rig, ListInstances)[-1].op_id)
     rig.settle()
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     assert rig.engine.handle(Woken(), rig.now) == []
-    assert rig.engine.placing.passes == passes
+    assert rig.engine.scheduling.passes == passes
 
 
 def test_a_wish_is_remembered_though_it_changes_nothing_here() -> None:
@@ -192,12 +192,12 @@ def test_a_container_has_begun_with_its_first_attempt_and_costs_the_sum_of_all()
 
 
 def test_a_commit_that_is_done_early_frees_nothing_of_an_earlier_one() -> None:
-    outflow = Outbox()
+    outbox = Outbox()
     first, second = ReleaseAttempt(worker_id="w", attempt_id="1"), CloseSession(worker_id="w")
     commits = [Commit(changes=(), then=(first,)), Commit(changes=(), then=(second,))]
-    (one, two), ready = outflow.put(commits, 0.0)
+    (one, two), ready = outbox.put(commits, 0.0)
     assert ready == []
-    assert outflow.committed(two.ticket) == []
+    assert outbox.committed(two.ticket) == []
     with pytest.raises(BugError):
-        outflow.committed(two.ticket)
-    assert outflow.committed(one.ticket) == [first, second]
+        outbox.committed(two.ticket)
+    assert outbox.committed(one.ticket) == [first, second]

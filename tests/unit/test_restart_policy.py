@@ -275,7 +275,7 @@ def test_its_reason_tells_a_failure_without_an_exit_code_in_words() -> None:
 
 def test_it_is_no_container_that_waits_for_a_place_until_then() -> None:
     rig = waiting_for_its_second_restart()
-    assert rig.engine.ledger.queue.classes() == []
+    assert rig.engine.table.queue.classes() == []
     rig.advance(9)
     assert value(rig, "longshore_longest_wait_seconds") == 0
     assert value(rig, "longshore_containers", state="queued") == 1
@@ -287,7 +287,7 @@ def test_it_is_cancelled_while_it_waits() -> None:
     assert rig.states() == {"c-1": "cancelled"}
     rig.advance(100)
     assert len(started(rig)) == 2
-    assert rig.engine.ledger.holdbacks.ids() == []
+    assert rig.engine.table.gates.ids() == []
 
 
 @pytest.mark.parametrize("up_after_s", [3, 50])
@@ -388,7 +388,7 @@ def test_several_restarts_come_in_the_order_of_their_times() -> None:
 
 def test_what_did_not_fail_has_no_restart() -> None:
     rig = waiting_for_its_second_restart()
-    container = rig.engine.ledger.containers["c-1"]
+    container = rig.engine.table.containers["c-1"]
     assert restart_due(container) == 1015.0
     lost = replace(container.attempts[-1], outcome=AttemptOutcome.LOST)
     assert restart_due(replace(container, attempts=(*container.attempts[:-1], lost))) is None

@@ -95,11 +95,11 @@ async def test_nothing_is_done_before_it_is_committed() -> None:
 async def test_twenty_submissions_in_one_wake_up_make_one_pass() -> None:
     world = World()
     task = await begin(world)
-    passes = world.engine.placing.passes
+    passes = world.engine.scheduling.passes
     for number in range(20):
         world.runtime.post_committed(Submitted(containers=(make_container(number),)))
     await turns()
-    assert world.engine.placing.passes == passes + 1
+    assert world.engine.scheduling.passes == passes + 1
     for _, future in world.writes:
         future.set_result(None)
     world.runtime.stop()
@@ -174,7 +174,7 @@ async def test_a_full_inbox_refuses_requests_but_takes_the_pools_events() -> Non
     await turns()
     task = asyncio.create_task(world.runtime.run())
     await turns()
-    assert len(world.engine.ledger.containers) == 2
+    assert len(world.engine.table.containers) == 2
     assert world.engine.pool.listed_once
     for _, future in world.writes:
         future.set_result(None)

@@ -20,5 +20,5 @@ def test_who_is_held_back_after_a_crash_is_not_locked() -> None:
     # The clock is set back: the restart is not due yet, as this process sees it.
     rig.now -= 100
     rig.crash()
-    assert "c-1" in rig.engine.ledger.holdbacks
+    assert "c-1" in rig.engine.table.gates
     assert rig.states() == {"c-1": "queued"}

@@ -23,8 +23,8 @@ def rig_of(cpus: int, most: int = 1, pool: PoolSettings = STEADY) -> Rig:
 def test_at_quota_packing_goes_on_since_the_limit_counts_containers_and_not_instances() -> None:
     rig = rig_of(4)
     rig.submit(*(make_container(n) for n in range(1, 9)))
-    assert rig.engine.placing.at_quota
-    assert rig.engine.placing.concurrency_limit() == 4
+    assert rig.engine.scheduling.at_quota
+    assert rig.engine.scheduling.concurrency_limit() == 4
     rig.exit("c-1-1")
     rig.exit("c-2-1")
     assert [rig.states()[f"c-{n}"] for n in (5, 6, 7)] == ["running", "running", "queued"]

@@ -217,7 +217,7 @@ def test_pitfall_a_start_is_of_what_the_container_is_now_and_not_of_a_stale_copy
         PriorityRequested(container_id="c-2", priority=9),
     )
     assert sorted(rig.started_on()) == ["c-2"]
-    assert rig.engine.ledger.containers["c-2"].priority == 9, "and nothing writes the old one back"
+    assert rig.engine.table.containers["c-2"].priority == 9, "and nothing writes the old one back"
 
 
 # ---- passes --------------------------------------------------------------------------------------
@@ -227,6 +227,6 @@ def test_twenty_submissions_during_a_pass_exactly_one_more_pass() -> None:
     rig = rig_of(make_type(1), most=1)
     rig.submit(make_container(100))
     assert rig.states() == {"c-100": "running"}
-    passes = rig.engine.placing.passes
+    passes = rig.engine.scheduling.passes
     rig.together(*(Submitted(containers=(make_container(n),)) for n in range(20)))
-    assert rig.engine.placing.passes == passes + 1
+    assert rig.engine.scheduling.passes == passes + 1

@@ -106,8 +106,8 @@ def test_8_of_3_cpus_two_idle_t3_quota_2_30_passes_2_starts_0_shutdowns_none_unl
 ):
     rig = rig_of(3, most=2, idle=("t3", "t3"))
     rig.submit(*(make_container(n, cpus=3) for n in range(1, 9)))
-    passes = rig.engine.placing.passes
-    while rig.engine.placing.passes < passes + 30:
+    passes = rig.engine.scheduling.passes
+    while rig.engine.scheduling.passes < passes + 30:
         rig.advance(1)
     assert sorted(rig.started_on()) == ["c-1", "c-2"]
     assert last_commands(rig, DestroyInstance) == []
@@ -210,7 +210,7 @@ def test_every_container_that_does_not_run_has_a_status_sentence_and_a_position(
     rig.silent.add(Probe)
     rig.submit(*(make_container(n, priority=10 - n) for n in range(1, 6)))
     rig.submit(make_container(6, priority=0), make_container(7, cpus=1, priority=1))
-    queue = rig.engine.ledger.queue
+    queue = rig.engine.table.queue
     for container_id in rig.states():
         reason = rig.engine.why_waiting(container_id)
         assert reason is not None

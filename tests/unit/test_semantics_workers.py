@@ -202,7 +202,7 @@ def test_an_instance_without_its_token_yet_stands_for_a_pending_create() -> None
     made = rig.boot("t1")
     rig.advance(2)
     assert [p.launch.token for p in pool.hoped_for()] == [creates[1].launch.token]
-    assert rig.engine.placing.view(rig.now).limits.instances == 3
+    assert rig.engine.scheduling.view(rig.now).limits.instances == 3
     more = [rig.boot("t1"), rig.boot("t1")]
     rig.silent.discard(Probe)
     rig.advance(3)
@@ -212,7 +212,7 @@ def test_an_instance_without_its_token_yet_stands_for_a_pending_create() -> None
     rig.send(Created(op_id=creates[0].op_id, token=creates[0].launch.token, instance=seen))
     assert rig.worker(made).token == creates[0].launch.token
     assert [rig.worker(each).token for each in (early, *more)] == ["", "", ""]
-    assert rig.engine.placing.view(rig.now).limits.instances == 4
+    assert rig.engine.scheduling.view(rig.now).limits.instances == 4
 
 
 def test_an_instance_stands_for_no_create_that_began_after_it_was_seen() -> None:

@@ -231,7 +231,7 @@ def test_daemons_are_told_that_they_can_never_fit() -> None:
     rig.submit(make_container(1))
     rig.submit_daemon(daemon(2, cpus=4000))
     rig.submit_daemon(daemon(3, cpus=1000))
-    on_it = {c.spec.name: id_ for id_, c in rig.engine.ledger.containers.items() if c.pinned_to}
+    on_it = {c.spec.name: id_ for id_, c in rig.engine.table.containers.items() if c.pinned_to}
     assert on_it["d3"] in rig.started_on()
     reason = rig.engine.why_waiting(on_it["d2"])
     assert reason is not None

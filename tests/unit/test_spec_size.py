@@ -71,7 +71,7 @@ def admitted(rig: Rig, fields: dict[str, Any], number: int) -> int:
     """Let a container wait, and return what is counted for it."""
     container = make_container(number)
     spec = replace(container.spec, **fields)
-    rig.engine.ledger.admit(replace(container, spec=spec))
+    rig.engine.table.admit(replace(container, spec=spec))
     return own_bytes(spec) + spec_bytes(spec)
 
 
@@ -91,13 +91,13 @@ def test_what_is_counted_is_what_it_takes(shape: str) -> None:
 def test_the_specifications_of_templates_count_as_long_as_these_are_there() -> None:
     template = make_template(1, HOURLY, created=f"{DAY} 09:30")
     (task,) = template.tasks
-    book = JobRegistry()
-    book.admit(template)
-    assert book.templates_bytes == spec_bytes(task.spec)
+    registry = JobRegistry()
+    registry.admit(template)
+    assert registry.templates_bytes == spec_bytes(task.spec)
     longer = replace(task, spec=replace(task.spec, command=("x" * 5000,)))
-    book.revise(replace(template, tasks=(longer,)))
-    assert book.templates_bytes == spec_bytes(longer.spec)
-    book.cancel(template.id)
-    book.turn(template.created_at + 1)
-    assert template.id not in book
-    assert book.templates_bytes == 0
+    registry.revise(replace(template, tasks=(longer,)))
+    assert registry.templates_bytes == spec_bytes(longer.spec)
+    registry.cancel(template.id)
+    registry.turn(template.created_at + 1)
+    assert template.id not in registry
+    assert registry.templates_bytes == 0

@@ -41,8 +41,8 @@ def why(rig: Rig, container_id: str) -> str:
 
 
 def spent(rig: Rig) -> Decimal:
-    assert rig.engine.placing.spend is not None
-    return rig.engine.placing.spend.total
+    assert rig.engine.scheduling.spend is not None
+    return rig.engine.scheduling.spend.total
 
 
 def test_what_waits_for_the_cluster_says_so_and_goes_on_when_an_instance_ends() -> None:
@@ -111,9 +111,9 @@ def test_a_create_that_failed_costs_nothing_any_more() -> None:
     rig.create_error = lambda _command: CapacityError("none left", scope=ErrorScope.TYPE)
     rig.submit(owned(1))
     assert spent(rig) == 0
-    assert rig.engine.placing.spend is not None
+    assert rig.engine.scheduling.spend is not None
     rig.advance(5.0)
-    assert rig.engine.placing.spend.charges == {}
+    assert rig.engine.scheduling.spend.charges == {}
 
 
 def test_a_project_is_charged_in_full_until_its_instance_is_ready_and_then_by_share() -> None:
@@ -133,7 +133,7 @@ def test_a_project_is_charged_in_full_until_its_instance_is_ready_and_then_by_sh
 def test_when_attempts_end_their_project_goes_on() -> None:
     rig = rig_with(projects={"alpha": "0.4"})
     rig.submit(owned(1), owned(2))
-    assert rig.engine.ledger.spend.by_holder == {ALPHA: Decimal("0.4")}
+    assert rig.engine.table.spend.by_holder == {ALPHA: Decimal("0.4")}
     assert why(rig, "c-2").startswith("spend_limit: project alpha may spend $0.40/h")
     rig.exit("c-1-1")
     assert rig.states()["c-2"] == "running"
@@ -142,8 +142,8 @@ def test_when_attempts_end_their_project_goes_on() -> None:
 
 def charges(rig: Rig) -> dict[str, tuple[str, ...]]:
     """Return by slot whose limits what is not ready yet counts against."""
-    assert rig.engine.placing.spend is not None
-    found = rig.engine.placing.spend.charges
+    assert rig.engine.scheduling.spend is not None
+    found = rig.engine.scheduling.spend.charges
     return {slot: tuple(holder.name for holder in each.account) for slot, each in found.items()}
 
 
@@ -158,7 +158,7 @@ def crashed_while_its_instance_boots(*, hidden: bool) -> Rig:
         rig.hidden.add("i-002")
         rig.unreachable.add("i-002")
     rig.crash(listed=False)
-    assert rig.engine.ledger.spend.by_holder == {ALPHA: Decimal("0.1")}
+    assert rig.engine.table.spend.by_holder == {ALPHA: Decimal("0.1")}
     assert spent(rig) == Decimal("0.5"), "what is missing is billed at its price in the store"
     rig.silent.remove(ListInstances)
     rig.list_now(last_commands(rig, ListInstances)[-1].op_id)
@@ -226,7 +226,7 @@ def test_a_pass_that_failed_half_way_leaves_nothing_counted_that_is_gone(
     rig.engine.pool.touch("i-001")
     rig.engine.pool.timers.set(TimerKind.LIST, "", rig.now)
     rig.settle()
-    assert rig.engine.placing.failures == 1
+    assert rig.engine.scheduling.failures == 1
     assert "i-002" not in rig.engine.pool.workers
     rig.advance(1)
     assert spent(rig) == sum(
@@ -242,15 +242,15 @@ def test_the_check_finds_a_price_that_is_not_counted() -> None:
     worker = next(iter(rig.engine.pool.workers.values()))
     worker.type = T1
     with pytest.raises(BugError, match="the price of i-001"):
-        rig.engine.placing.spend.check()  # type: ignore[union-attr]  # there is a limit
+        rig.engine.scheduling.spend.check()  # type: ignore[union-attr]  # there is a limit
 
 
 def test_without_limits_nothing_is_added_up() -> None:
     rig = Rig(T1, recovered=Recovered())
     rig.submit(owned(1, cpus=1))
-    assert rig.engine.placing.spend is None
-    assert rig.engine.ledger.spend.by_holder == {}
-    assert rig.engine.placing.view(rig.now).limits.budget is None
+    assert rig.engine.scheduling.spend is None
+    assert rig.engine.table.spend.by_holder == {}
+    assert rig.engine.scheduling.view(rig.now).limits.budget is None
 
 
 def test_what_is_spent_and_the_limit_are_metrics() -> None:

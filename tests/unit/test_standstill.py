@@ -225,24 +225,24 @@ def test_a_destroy_that_waits_is_asked_for_once() -> None:
 
 
 def test_a_commit_that_takes_long_is_told_once_and_so_is_its_end() -> None:
-    outflow = Outbox()
-    assert outflow.next_news() is None
+    outbox = Outbox()
+    assert outbox.next_news() is None
     term = SignalAttempt(worker_id="w", attempt_id="1", signal="TERM", grace_s=9.0)
     close = CloseSession(worker_id="w")
-    (first, second), _ = outflow.put(
+    (first, second), _ = outbox.put(
         [Commit(changes=(), then=(term, close)), Commit(changes=(), then=())], 100.0
     )
     due = 100.0 + HELD_UP_AFTER_S
-    assert outflow.next_news() == due
-    assert outflow.news(due - 1) is None
-    assert outflow.news(due) == HeldUp(since=100.0)
-    assert outflow.news(due) is None
-    assert outflow.next_news() is None, "only a commit changes that"
-    assert outflow.committed(first.ticket) == [close], "the signal is dropped"
-    assert outflow.news(due) is None, "the second is as old"
-    outflow.committed(second.ticket)
-    assert outflow.news(due) == MovedOn()
-    assert outflow.news(due) is None
+    assert outbox.next_news() == due
+    assert outbox.news(due - 1) is None
+    assert outbox.news(due) == HeldUp(since=100.0)
+    assert outbox.news(due) is None
+    assert outbox.next_news() is None, "only a commit changes that"
+    assert outbox.committed(first.ticket) == [close], "the signal is dropped"
+    assert outbox.news(due) is None, "the second is as old"
+    outbox.committed(second.ticket)
+    assert outbox.news(due) == MovedOn()
+    assert outbox.news(due) is None
 
 
 async def test_the_runtime_tells_the_engine_when_its_commands_wait_and_when_they_move_on() -> None:

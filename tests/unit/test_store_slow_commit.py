@@ -92,7 +92,7 @@ def rig() -> Rig:
 @pytest.fixture
 async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
     async with backend_over(rig, store, tmp_path) as made:
-        made._intake._write_patience_s = made._intake._commit_patience_s = 0.3
+        made._admission._write_patience_s = made._admission._commit_patience_s = 0.3
         yield made
 
 
@@ -136,7 +136,7 @@ def test_what_is_being_committed_cannot_be_taken_back(store: Store, disk: Disk) 
 async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
     backend: DispatcherService, store: Store, disk: Disk, rig: Rig
 ) -> None:
-    backend._intake._commit_patience_s = 60.0
+    backend._admission._commit_patience_s = 60.0
     with stalled(disk) as stall:
         answer = asyncio.create_task(submit(backend))
         await asyncio.to_thread(stall.began.wait, 60)
@@ -145,7 +145,7 @@ async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
         stall.end()
         container_id = await answer
     assert ids(store) == [container_id]
-    assert container_id in rig.engine.ledger.containers
+    assert container_id in rig.engine.table.containers
 
 
 async def test_who_is_not_told_what_came_of_it_is_told_that(

@@ -107,7 +107,7 @@ async def test_what_was_cancelled_before_decides_at_once(
     first = await submit(backend)
     await backend.cancel(first)
     assert await state_of(backend, first) == "cancelled"
-    assert first not in rig.engine.ledger.containers
+    assert first not in rig.engine.table.containers
     late = await submit(backend, Dependency(of=first))
     assert await state_of(backend, late) == "cancelled"
     assert rig.engine.workflow._pins == {}
@@ -133,7 +133,7 @@ async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
     assert job.tally.queued + job.tally.locked == 3
     reasons = {
         container.task: rig.engine.why_waiting(container.id)
-        for container in rig.engine.ledger.containers.values()
+        for container in rig.engine.table.containers.values()
     }
     assert reasons["b"] is not None
     assert reasons["b"].code == "after"
@@ -149,7 +149,7 @@ async def test_a_repeated_key_answers_with_the_job_that_it_made(
     assert again == first
     with pytest.raises(Conflict):
         await submit(backend, key="k")
-    assert len(rig.engine.ledger.jobs) == 1
+    assert len(rig.engine.table.jobs) == 1
     assert rig.engine.workflow._pins == {}
 
 
@@ -159,7 +159,7 @@ async def test_jobs_are_steered_as_a_whole(backend: DispatcherService, rig: Rig)
     assert not (await backend.hold_job(job_id, held=False)).held
     assert (await backend.set_job_priority(job_id, 700)).priority == 700
     await asyncio.sleep(0)
-    assert {c.priority for c in rig.engine.ledger.containers.values()} == {700}
+    assert {c.priority for c in rig.engine.table.containers.values()} == {700}
     await backend.cancel_job(job_id)
     for _ in range(500):
         if (await backend.job(job_id)).state.final:

@@ -112,7 +112,7 @@ def test_what_ends_in_time_is_left_alone_and_its_limit_forgotten() -> None:
     rig.advance(10)
     assert rig.states() == {"c-1": "succeeded"}
     assert signals(rig) == []
-    assert rig.engine.ledger.time_limits.next_due() is None
+    assert rig.engine.table.time_limits.next_due() is None
 
 
 def test_the_limit_counts_from_the_start_also_over_a_restart_of_the_dispatcher() -> None:

@@ -87,12 +87,12 @@ def test_no_value_of_an_engine_holds_anything_that_can_change(rig: Rig) -> None:
 
 def test_whoever_shared_something_shares_its_copy(rig: Rig) -> None:
     trial = trial_of(rig.engine)
-    assert trial.pool is trial.placing.pool
-    assert trial.ledger is trial.placing.ledger
-    assert trial.ledger.unreleased._changes is trial.ledger.changes
-    assert trial.ledger.containers.keys() == rig.engine.ledger.containers.keys()
-    for container_id, container in trial.ledger.containers.items():
-        assert container is rig.engine.ledger.containers[container_id], "values are shared"
+    assert trial.pool is trial.scheduling.pool
+    assert trial.table is trial.scheduling.table
+    assert trial.table.unreleased._changes is trial.table.changes
+    assert trial.table.containers.keys() == rig.engine.table.containers.keys()
+    for container_id, container in trial.table.containers.items():
+        assert container is rig.engine.table.containers[container_id], "values are shared"
 
 
 def test_no_copy_looks_at_each_container_that_waits(
@@ -110,7 +110,7 @@ def test_no_copy_looks_at_each_container_that_waits(
     monkeypatch.setattr(trial_module, "_are_values", counting)
     trial = trial_of(rig.engine)
     assert max(looked_at) < 1000
-    assert len(trial.ledger.queue) > 1000
+    assert len(trial.table.queue) > 1000
     assert shared_by(rig.engine, trial) == []
 
 

@@ -131,13 +131,13 @@ def generous_rig(type_: InstanceType) -> Rig:
 
 def test_the_answer_tells_what_an_attempt_was_given_where_that_is_something_else() -> None:
     rig = generous_rig(GENEROUS)
-    container = rig.engine.ledger.containers["c-1"]
+    container = rig.engine.table.containers["c-1"]
     answer = container_answer(container)
     assert answer.cpus == 1
     (attempt,) = answer.attempts
     assert attempt.given is not None
     assert (attempt.given.cpus, attempt.given.memory) == (2, GIB)
-    (plain,) = container_answer(generous_rig(PLAIN).engine.ledger.containers["c-1"]).attempts
+    (plain,) = container_answer(generous_rig(PLAIN).engine.table.containers["c-1"]).attempts
     assert plain.given is None
 
 

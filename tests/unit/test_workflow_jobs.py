@@ -276,7 +276,7 @@ def test_a_cancelled_job_ends_what_runs_and_what_waits() -> None:
         made.exit(f"{container_id}-1", 143)
     assert made.jobs["j-1"].state is JobState.CANCELLED
     assert made.jobs["j-1"].exit_code is None
-    assert len(made.engine.ledger.jobs) == 0
+    assert len(made.engine.table.jobs) == 0
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_job_may_wait_for_a_job() -> None:
 
 
 def job_of(made: Rig) -> Job:
-    job = made.engine.ledger.jobs.job("j-1")
+    job = made.engine.table.jobs.job("j-1")
     assert job is not None
     return job
 

@@ -76,20 +76,20 @@ class SchedulingPass:
         self,
         *,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         settings: SchedulerSettings,
         records: Mapping[str, InstanceRecord],
-        placers: WorkloadSchedulers,
+        workloads: WorkloadSchedulers,
         kept: Reservations,
         market: PreemptibleMarket,
     ) -> None:
         """Make what plans for a pool; `records` has what instances were bought for.
 
-        `placers` do their part of each pass first; `kept` is what room they keep, `market` what is
-        known of preemptible types.
+        `workloads` do their part of each pass first; `kept` is what room they keep, `market` what
+        is known of preemptible types.
         """
         self.pool = pool
-        self.ledger = ledger
+        self.table = table
         self.settings = settings
         self.concurrency = Concurrency(
             max_containers=settings.max_containers,
@@ -102,12 +102,12 @@ class SchedulingPass:
         )
         limits = SpendLimits(settings)
         self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
-        self.evictions = Evictions(pool, ledger, settings)
-        self.placers = placers
+        self.evictions = Evictions(pool, table, settings)
+        self.workloads = workloads
         self._kept = kept
         self._market = market
-        self._starter = AttemptStarter(pool, ledger)
-        self.roster = self._new_roster()
+        self._starter = AttemptStarter(pool, table)
+        self.fleet_sync = self._new_roster()
         self.waiting: dict[ClassKey, WaitReason] = {}
         self.history = History()
         self.passes = 0
@@ -150,7 +150,7 @@ class SchedulingPass:
             return self._last_pass_at + PAUSE_AFTER_FAILURE_S
         if wanted:
             return self._last_pass_at
-        return self._last_pass_at + PASS_EVERY_S if len(self.ledger.queue) else None
+        return self._last_pass_at + PASS_EVERY_S if len(self.table.queue) else None
 
     def run(self, now: float) -> None:
         """Plan once and carry the plan out; a plan that cannot be made changes nothing."""
@@ -169,20 +169,20 @@ class SchedulingPass:
         self.failure = None
         payers = budget.payers if budget is not None else {}
         self._carry_out(decided, payers, now)
-        self.evictions.evict(decided, self.roster.fleet.slots, budget, now)
+        self.evictions.evict(decided, self.fleet_sync.fleet.slots, budget, now)
 
     def _let_others_place(self, now: float) -> None:
         are_others_scarce = self._market.update(now)
-        self.placers.place(now)
+        self.workloads.place(now)
         types = [self.pool.types[name] for name in sorted(self.pool.types)]
-        slots = self.roster.fleet.slots.keys() | self.pool.workers.keys()
-        if self._kept.update(self.placers, types, slots) or are_others_scarce:
+        slots = self.fleet_sync.fleet.slots.keys() | self.pool.workers.keys()
+        if self._kept.update(self.workloads, types, slots) or are_others_scarce:
             self._renew_classes()
 
     def _renew_classes(self) -> None:
         """Let each class have the types that it may run on now, and no claims on any other."""
-        fleet = self.roster.fleet
-        for request_class in self.ledger.queue.renew():
+        fleet = self.fleet_sync.fleet
+        for request_class in self.table.queue.renew():
             for slot_id, number in sorted(fleet.claims.get(request_class.key, {}).items()):
                 slot = fleet.slots[slot_id]
                 if slot.type.name not in request_class.needs:
@@ -196,11 +196,11 @@ class SchedulingPass:
         """
         self.failures += 1
         self.failure = error
-        self.roster = self._new_roster()
+        self.fleet_sync = self._new_roster()
         self.pool.touched.update(self.pool.workers)
         if self.spend is not None:
             self.pool.touched.update(self.spend.workers)
-        self.ledger.published.append(PublishFailedPass(error=error))
+        self.table.published.append(PublishFailedPass(error=error))
 
     def _carry_out(self, decided: Plan, payers: Mapping[str, SpendSubjects], now: float) -> None:
         for slot in decided.creates:
@@ -209,16 +209,16 @@ class SchedulingPass:
             is_uncertain = launching.may_be_refused(self.pool, type_, now)
             token = launching.request_launch(self.pool, type_, payer, now)
             self._uncertain |= {slot.id, token} if is_uncertain else set()
-            self.roster.launched(slot, token)
+            self.fleet_sync.launched(slot, token)
             if self.spend is not None:
                 self.spend.launched(token)
         for line in decided.lines:
             for container_id, slot in line.starts:
                 self._start(container_id, line, slot, now)
         self._lock(decided)
-        fleet = self.roster.fleet
+        fleet = self.fleet_sync.fleet
         coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
-        awaited = self.placers.awaited().union(coming, decided.withheld)
+        awaited = self.workloads.awaited().union(coming, decided.withheld)
         shutdown.set_awaited(self.pool, awaited, now)
         for worker_id in decided.unwanted:
             shutdown.on_unwanted(self.pool, self.pool.workers[worker_id], now)
@@ -237,17 +237,17 @@ class SchedulingPass:
         """
         if not self.at_quota:
             return None
-        return self.ledger.placed + sum(each.number for each in self._locks.values())
+        return self.table.placed + sum(each.number for each in self._locks.values())
 
     # ---- what a pass decides from ------------------------------------------------------------
 
     def refresh(self, now: float) -> list[RequestClass]:
         """Bring the fleet up to date with the pool and the queue; return who waits, by class."""
         self.evictions.settle()
-        self.roster.update(now)
-        classes = self.ledger.queue.classes()
+        self.fleet_sync.update(now)
+        classes = self.table.queue.classes()
         keys = {request_class.key for request_class in classes}
-        fleet = self.roster.fleet
+        fleet = self.fleet_sync.fleet
         for key in [key for key in fleet.claims if key not in keys]:
             for slot_id, number in sorted(fleet.claims[key].items()):
                 fleet.unclaim(key, fleet.slots[slot_id], number)
@@ -256,14 +256,14 @@ class SchedulingPass:
 
     def view(self, now: float) -> Snapshot:
         """Return what the planner would decide from, as of the latest `refresh`; it stays so."""
-        classes = self.ledger.queue.classes()
+        classes = self.table.queue.classes()
         return self._view(classes, self._budget(classes), now)
 
     def _view(self, classes: list[RequestClass], budget: Budget | None, now: float) -> Snapshot:
-        resting = self.roster.resting
+        resting = self.fleet_sync.resting
         return Snapshot(
             classes=classes,
-            fleet=self.roster.fleet,
+            fleet=self.fleet_sync.fleet,
             limits=self._limits(budget, now),
             returns_at=lambda container_id: self._returns_at(container_id, now),
             resting=[resting[worker_id] for worker_id in sorted(resting)],
@@ -272,20 +272,20 @@ class SchedulingPass:
         )
 
     def _returns_at(self, container_id: str, now: float) -> float:
-        container = self.ledger.containers.get(container_id)  # None: it is only thought of
+        container = self.table.containers.get(container_id)  # None: it is only thought of
         return returns_at(container, now) if container is not None else inf
 
     def _budget(self, classes: list[RequestClass]) -> PassBudget | None:
         if self.spend is None:
             return None
-        return self.spend.budget(self.ledger.spend, classes, self.roster.fleet)
+        return self.spend.budget(self.table.spend, classes, self.fleet_sync.fleet)
 
     def _limits(self, budget: Budget | None, now: float) -> Limits:
         pool = self.pool
         limit = self.concurrency.limit(now)
-        placed = self.ledger.placed
-        spoken_for = placed + self.placers.promised()
-        instances = len(pool.workers) + self.roster.hoped_for + self.roster.missing
+        placed = self.table.placed
+        spoken_for = placed + self.workloads.promised()
+        instances = len(pool.workers) + self.fleet_sync.hoped_for + self.fleet_sync.missing
         supervisors = self.concurrency.supervisors(limit)
         return replace(
             create_limits(
@@ -298,10 +298,10 @@ class SchedulingPass:
             containers_left=_left(limit, spoken_for),
             as_new=self.left_of,
             as_found=pool.as_found,
-            supervisors_left=_left(supervisors, self.ledger.supervisors_placed),
+            supervisors_left=_left(supervisors, self.table.supervisors_placed),
             ceilings=self._ceilings(instances, now),
             supervisor_fraction=self.settings.supervisor_fraction,
-            supervisors_on=self.ledger.supervisors_on(),
+            supervisors_on=self.table.supervisors_on(),
         )
 
     def _ceilings(self, instances: int, now: float) -> tuple[Ceiling, ...]:
@@ -309,7 +309,7 @@ class SchedulingPass:
 
         Limits of our own are none while less than half of them is used up.
         """
-        if not any(each.key.supervisor for each in self.ledger.queue.classes()):
+        if not any(each.key.supervisor for each in self.table.queue.classes()):
             return ()
         known = launching.known_quotas(self.pool, now)
         found = [Ceiling(covers=covers, left=left) for covers, left in known]
@@ -348,8 +348,8 @@ class SchedulingPass:
         # None of these is in locks that stay: who waits does in one class, the loose in no locks.
         gone = gone.union(loose, *(locks.ids for locks in before.values())) - now_locked
         for container_id in sorted(now_locked):
-            if self.ledger.containers[container_id].state is ContainerState.QUEUED:
-                self.ledger.lock(container_id)
+            if self.table.containers[container_id].state is ContainerState.QUEUED:
+                self.table.lock(container_id)
         self._unlock(gone, kept=gone.intersection(decided.next_in_line))
 
     def _claims_that_wait(self, decided: Plan) -> Counter[int]:
@@ -377,14 +377,14 @@ class SchedulingPass:
         return found
 
     def _unlock(self, ids: set[str], kept: set[str]) -> None:
-        self._loose = {container_id for container_id in kept if container_id in self.ledger.queue}
+        self._loose = {container_id for container_id in kept if container_id in self.table.queue}
         for container_id in sorted(ids - kept):
-            container = self.ledger.containers.get(container_id)
+            container = self.table.containers.get(container_id)
             if container is None or container.has_open_attempt:
                 continue
             # One that was locked by an earlier process may be held back by now.
             if container.state is ContainerState.LOCKED:
-                self.ledger.unlock(container_id)
+                self.table.unlock(container_id)
 
     def _start(self, container_id: str, line: ClassPlacement, slot: Slot, now: float) -> None:
         worker = self.pool.workers[slot.id]
@@ -394,7 +394,7 @@ class SchedulingPass:
 
     def reason(self, container_id: str) -> WaitReason | None:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
-        container = self.ledger.containers.get(container_id)
+        container = self.table.containers.get(container_id)
         if container is None or container.has_open_attempt:
             return None
         if container.priority == 0:
@@ -405,14 +405,14 @@ class SchedulingPass:
             return place
         if not self.pool.listed_once:
             return wait_reasons.not_listed(self.pool.listing_problem)
-        request_class = self.ledger.queue.class_of(container_id)
+        request_class = self.table.queue.class_of(container_id)
         if request_class is None:
             return None
         return wait_reasons.PASS_FAILED if self.failure is not None else self._why(container_id)
 
     def _why(self, container_id: str) -> WaitReason | None:
         """Return what the last pass said of one that waits without a place."""
-        request_class = self.ledger.queue.class_of(container_id)
+        request_class = self.table.queue.class_of(container_id)
         why = self.waiting.get(request_class.key) if request_class is not None else None
         if why is None or container_id not in self._loose:
             return why
@@ -421,27 +421,27 @@ class SchedulingPass:
     @property
     def next_in_line(self) -> set[str]:
         """Return who is locked and has no place: the first to get one, at a quota or a shortage."""
-        return {each for each in self._loose if each in self.ledger.queue}
+        return {each for each in self._loose if each in self.table.queue}
 
     def create_failed(self, token: str, error: str, now: float) -> None:
         """Note for whom the instance was that could not be created, before that is forgotten."""
         pending = self.pool.launches.get(token)
         if pending is None:
             return
-        claims = self.roster.fleet.claims
+        claims = self.fleet_sync.fleet.claims
         keys = [key for key, by_slot in claims.items() if token in by_slot]
         self.history.refused(keys, pending.launch.type_name, error, now)
 
     def claimed_slot(self, container_id: str) -> Slot | None:
         """Return where a waiting container has a claim, None when it has none."""
-        request_class = self.ledger.queue.class_of(container_id)
+        request_class = self.table.queue.class_of(container_id)
         if request_class is None:
             return None
         locks = self._locks.get(request_class.key)
         position = request_class.before(request_class.order_of(container_id))
         if locks is None or not (container_id in locks.ids or position < locks.unlocked_until):
             return None
-        fleet = self.roster.fleet
+        fleet = self.fleet_sync.fleet
         by_slot = fleet.claims.get(request_class.key, {})
         for slot in sorted((fleet.slots[s] for s in by_slot), key=lambda s: (s.kind, s.id)):
             position -= by_slot[slot.id]
@@ -456,7 +456,7 @@ class SchedulingPass:
         """
         if self.failure is not None:
             raise BugError("the last pass failed") from self.failure
-        self.roster.check()
+        self.fleet_sync.check()
         if self.spend is not None:
             self.spend.check()
 

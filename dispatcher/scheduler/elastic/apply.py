@@ -98,7 +98,7 @@ class ElasticApplier:
         self,
         *,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         rooms: CapacityView,
         rules: PackingPolicy,
         most_placed: Callable[[float], int | None],
@@ -109,17 +109,17 @@ class ElasticApplier:
         `is_paid` returns whether whose container it is may spend what its room costs.
         """
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._rooms = rooms
         self._rules = rules
         self._most_placed = most_placed
         self._is_paid = is_paid
-        self._starter = AttemptStarter(pool, ledger)
+        self._starter = AttemptStarter(pool, table)
 
     def container(self, live: ElasticState, key: Key) -> Container | None:
         """Return the container of a member, None where that has ended for good."""
         container_id = live.ids.get(key)
-        return None if container_id is None else self._ledger.containers.get(container_id)
+        return None if container_id is None else self._table.containers.get(container_id)
 
     def unstarted(self, live: ElasticState) -> Iterator[tuple[Component, Member]]:
         """Yield the members of a job that have a place and no attempt there yet."""
@@ -148,7 +148,7 @@ class ElasticApplier:
         That is less than 0 where there are more than may be by now.
         """
         most = self._most_placed(now)
-        return None if most is None else most - self._ledger.placed
+        return None if most is None else most - self._table.placed
 
     # ---- ending ------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class ElasticApplier:
             if container is None or not container.has_open_attempt:
                 never.append(without_place(member))
             elif container.attempts[-1].ending is None and not container.cancel_requested:
-                attempt_id = self._ledger.ending(container.id, outcome, by=why)
+                attempt_id = self._table.ending(container.id, outcome, by=why)
                 if is_eviction(why):
                     attempts.shorten_grace(self._pool, attempt_id)
                 attempts.kill(self._pool, attempt_id, now)
@@ -176,14 +176,14 @@ class ElasticApplier:
     def finish(self, live: ElasticState, why: Reason, now: float) -> None:
         """End the containers of a job that is over which have no open attempt."""
         for key, container_id in live.ids.items():
-            container = self._ledger.containers.get(container_id)
+            container = self._table.containers.get(container_id)
             if container is None or container.has_open_attempt:
                 continue
             if live.member(key).state is MemberState.FINISHED:
                 code = container.attempts[-1].exit_code
-                self._ledger.finish(container, ContainerState.SUCCEEDED, None, now, exit_code=code)
+                self._table.finish(container, ContainerState.SUCCEEDED, None, now, exit_code=code)
             else:
-                self._ledger.finish(container, ContainerState.CANCELLED, why, now)
+                self._table.finish(container, ContainerState.CANCELLED, why, now)
 
     # ---- starting ----------------------------------------------------------------------------
 
@@ -200,10 +200,10 @@ class ElasticApplier:
             worker = self._pool.workers.get(member.instance_id)
             if container is None or container.has_open_attempt or worker is None:
                 continue
-            if most is not None and self._ledger.placed >= most:
+            if most is not None and self._table.placed >= most:
                 return
             wanted = need_on(worker.type, components[member.component])
-            if self._ledger.holdbacks.reason(container) is not None:
+            if self._table.gates.reason(container) is not None:
                 continue
             if not self._is_paid(container, worker, wanted):
                 if self._leave_unpaid(live, member, now + UNPAID_WAIT_S):

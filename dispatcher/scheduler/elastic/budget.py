@@ -1,7 +1,7 @@
 """How limits of spending hold for elastic jobs when it is decided what they get; pure.
 
 A plan, and what is created for it, ask a budget in which those are counted already that have a
-place and are not started yet (`dispatcher.elastic.passes` makes it):
+place and are not started yet (`dispatcher.scheduler.elastic.run` makes it):
 
 - A pass asks for places on what is there (`never`, `pay`). A job begins only if all that it needs
   at once is paid; if it is not, nothing is kept for it, and nobody waits for it.
@@ -11,7 +11,7 @@ place and are not started yet (`dispatcher.elastic.passes` makes it):
 
 What the second one says is known only after a pass, which has told what is lacking: it holds for
 the passes that follow (`ElasticView.unpaid`), in which such a job comes last, until it is said
-anew. A member is started only if its own place is paid then (`elastic.deeds`): others may have had
+anew. A member is started only if its own place is paid then (`elastic.apply`): others may have had
 the money meanwhile.
 """
 

@@ -36,8 +36,8 @@ class CapacityView:
         self,
         *,
         pool: PoolCore,
-        ledger: ContainerTable,
-        placers: WorkloadSchedulers,
+        table: ContainerTable,
+        workloads: WorkloadSchedulers,
         fleet: Callable[[], Fleet],
         reserved: Container[str],
     ) -> None:
@@ -46,8 +46,8 @@ class CapacityView:
         `fleet` returns what batch work has claimed where; what is `reserved` takes no work.
         """
         self._pool = pool
-        self._ledger = ledger
-        self._placers = placers
+        self._table = table
+        self._workloads = workloads
         self._fleet = fleet
         self._reserved = reserved
         self._bases: dict[str, NodeCapacity] = {}
@@ -81,7 +81,7 @@ class CapacityView:
         The pool's `touched` are left to whoever else goes by them.
         """
         pool = self._pool
-        per_instance = self._placers.per_instance
+        per_instance = self._workloads.per_instance
         others = dict(per_instance.kept) if per_instance is not None else {}
         ids = others.keys() | self._others.keys()
         stale = {i for i in ids if others.get(i) != self._others.get(i)}
@@ -114,7 +114,7 @@ class CapacityView:
     def _leaving_on(self, worker: Worker) -> dict[str, str]:
         """Return the attempts of an instance that are told to end, by their containers."""
         going = (each for each in sorted(worker.attempts) if self._is_going(each))
-        return {self._ledger.open_attempts[attempt_id]: attempt_id for attempt_id in going}
+        return {self._table.open_attempts[attempt_id]: attempt_id for attempt_id in going}
 
     def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> NodeCapacity | None:
         if worker.id in self._reserved or not probing.takes_work(self._pool, worker, now):
@@ -148,7 +148,7 @@ class CapacityView:
         return NodeCapacity(room=room_of(slot))
 
     def _leave_to_newcomers(self, slot: Slot) -> None:
-        per_instance = self._placers.per_instance
+        per_instance = self._workloads.per_instance
         if per_instance is not None:
             slot.free = slot.free.minus(per_instance.taken_of(self._pool.as_found(slot.type)))
 
@@ -159,11 +159,11 @@ class CapacityView:
 
     def _is_going(self, attempt_id: str) -> bool:
         """Return whether an attempt of an elastic job was told to end."""
-        container_id = self._ledger.open_attempts.get(attempt_id)
+        container_id = self._table.open_attempts.get(attempt_id)
         if container_id is None:
             return False
-        container = self._ledger.containers[container_id]
-        if self._placers.of(container) is not self._placers.elastic:
+        container = self._table.containers[container_id]
+        if self._workloads.of(container) is not self._workloads.elastic:
             return False
         return container.cancel_requested or container.attempts[-1].ending is not None
 

@@ -1,7 +1,7 @@
 """Elastic jobs: their essential containers together, and of the others as many as fit.
 
-What is to be started and given back is the planner's to say (`planner.elastic`), what becomes of a
-job when one of its containers ends `planner.elastic_fates`. Here is known which container is which
+What is to be started and given back is the planner's to say (`elastic.schedule`), what becomes of a
+job when one of its containers ends `elastic.lifecycle`. Here is known which container is which
 member, and what was decided is carried out. A member that has a place, and waits there for its turn
 or for somebody's end, has that room kept from everybody else.
 """
@@ -57,31 +57,31 @@ from longshore.pool.core import PoolCore
 
 
 class ElasticScheduler:
-    """Implements `dispatcher.scheduling.placers.Placer` for elastic jobs."""
+    """Implements `dispatcher.scheduling.workloads.Placer` for elastic jobs."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         settings: SchedulerSettings,
-        placers: WorkloadSchedulers,
+        workloads: WorkloadSchedulers,
         rules: PackingPolicy,
         rooms: CapacityView,
         deeds: ElasticApplier,
         market: ElasticMarket,
         cpus: SpareCpus,
     ) -> None:
-        """Know of no job; of the `placers` the others keep room that is not to be had here."""
+        """Know of no job; of the `workloads` the others keep room that is not to be had here."""
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._settings = settings
         self._deeds = deeds
         self._cpus = cpus
         self._pass = ElasticPass(
             pool=pool,
             settings=settings,
-            placers=placers,
+            workloads=workloads,
             rules=rules,
             rooms=rooms,
             deeds=deeds,
@@ -130,7 +130,7 @@ class ElasticScheduler:
         if live is None:
             return None
         member = live.member(key_of(container))
-        known = self._ledger.holdbacks.reason(container)
+        known = self._table.gates.reason(container)
         known = known or end_reasons.of_member(member, barred=self._barred_of(live))
         return end_reasons.with_cause(known or self._pass.waiting.get(container.job_id), container)
 
@@ -181,7 +181,7 @@ class ElasticScheduler:
         live = self._known(container.job_id, now)
         key = key_of(container)
         self._wanted = True
-        if self._ledger.jobs.is_concluded(container.job_id):
+        if self._table.jobs.is_concluded(container.job_id):
             live.put([without_place(live.member(key))])
             return last_ruling(end, self._over.get(container.job_id, end_reasons.JOB_CANCELLED))
         if container.cancel_requested:
@@ -223,16 +223,16 @@ class ElasticScheduler:
         live = self._live.get(job_id)
         if live is not None:
             return live
-        job = self._ledger.jobs.job(job_id)
+        job = self._table.jobs.job(job_id)
         ids = self._ids[job_id]
-        containers = self._ledger.containers
+        containers = self._table.containers
         known = {key: containers[id_] for key, id_ in ids.items() if id_ in containers}
         if job is None:
             raise BugError(f"elastic job {job_id} is not known")
         live = self._live[job_id] = ElasticState(job=elastic_job(job, known, now), ids=ids)
         live.progressed_at = now
         found = conclusion(job, live.job)
-        if found is not None and not self._ledger.jobs.is_concluded(job_id):
+        if found is not None and not self._table.jobs.is_concluded(job_id):
             self._conclude(live, found, now)
         return live
 
@@ -244,7 +244,7 @@ class ElasticScheduler:
 
     def _conclude(self, live: ElasticState, comes_to: JobResult, now: float) -> None:
         """Let a job end: what runs of it is told to, what waits does at once."""
-        self._ledger.jobs.conclude(live.job.id, comes_to)
+        self._table.jobs.conclude(live.job.id, comes_to)
         why = end_reasons.job_ended(comes_to)
         self._over[live.job.id] = why
         here = [m for _, m in live.job.all_members() if m.instance_id]
@@ -286,7 +286,7 @@ class ElasticScheduler:
 
     def _look_again(self, now: float) -> None:
         """Take in what users asked for, and let go of jobs that have ended."""
-        jobs = self._ledger.jobs
+        jobs = self._table.jobs
         for job_id in sorted(self._stirred & self._ids.keys()):
             if job_id in jobs:
                 self._look_at(self._known(job_id, now), now)
@@ -299,13 +299,13 @@ class ElasticScheduler:
 
     def _look_at(self, live: ElasticState, now: float) -> None:
         job_id = live.job.id
-        if self._ledger.jobs.is_concluded(job_id):
+        if self._table.jobs.is_concluded(job_id):
             self._over.setdefault(job_id, end_reasons.JOB_CANCELLED)
             live.job = replace(live.job, claims=())
             return
         barred = set()
         for key, container_id in live.ids.items():
-            container = self._ledger.containers.get(container_id)
+            container = self._table.containers.get(container_id)
             if container is None:
                 live.put([gone(live.member(key))])
                 if live.is_essential(key):
@@ -330,7 +330,7 @@ class ElasticScheduler:
         """
         self._pass.check()
         for live in self._in_order():
-            if live.job.id in self._stirred or live.job.id not in self._ledger.jobs:
+            if live.job.id in self._stirred or live.job.id not in self._table.jobs:
                 continue
             for key in live.ids:
                 is_gone = live.member(key).state is MemberState.GONE
@@ -338,4 +338,4 @@ class ElasticScheduler:
                     raise BugError(f"{live.job.id}: the container of {key} has ended for good")
 
     def _is_held(self, container: Container) -> bool:
-        return Gate.JOB_HELD in self._ledger.holdbacks.blocks(container.id)
+        return Gate.JOB_HELD in self._table.gates.blocks(container.id)

@@ -101,10 +101,12 @@ class SpareCpus:
     Nothing is said to an instance without a session; to one whose session is new, all is.
     """
 
-    def __init__(self, pool: PoolCore, ledger: ContainerTable, placers: WorkloadSchedulers) -> None:
+    def __init__(
+        self, pool: PoolCore, table: ContainerTable, workloads: WorkloadSchedulers
+    ) -> None:
         self._pool = pool
-        self._ledger = ledger
-        self._placers = placers
+        self._table = table
+        self._workloads = workloads
         self._given: dict[str, _Given] = {}
         self._noted: set[str] = set()
 
@@ -149,13 +151,13 @@ class SpareCpus:
     def _sharer(self, worker: Worker, attempt_id: str) -> CpuShare | None:
         """Return an attempt if it is of an elastic job and runs; with GPUs it has what it has."""
         attempt = self._pool.attempts.get(attempt_id)
-        container_id = self._ledger.open_attempts.get(attempt_id)
+        container_id = self._table.open_attempts.get(attempt_id)
         if attempt is None or container_id is None or attempt.phase is not AttemptPhase.RUNNING:
             return None
-        placer = self._placers.of(self._ledger.containers[container_id])
+        workload = self._workloads.of(self._table.containers[container_id])
         if (
-            placer is None
-            or placer is not self._placers.elastic
+            workload is None
+            or workload is not self._workloads.elastic
             or worker.attempts[attempt_id].gpus
         ):
             return None

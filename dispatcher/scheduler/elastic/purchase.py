@@ -54,14 +54,14 @@ class ElasticMarket:
         self,
         *,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         settings: SchedulerSettings,
         spend: InstanceSpend | None,
         fleet: Callable[[], Fleet],
     ) -> None:
         """`spend` counts what instances cost, None without limits of it."""
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._settings = settings
         self._spend = spend
         self._fleet = fleet
@@ -165,7 +165,7 @@ class ElasticMarket:
         for worker_id in sorted(self._pool.touched):
             spend.see(worker_id)
         spend.hope_for(self._pool.hoped_for())
-        return spend.budget(self._ledger.spend, self._ledger.queue.classes(), self._fleet())
+        return spend.budget(self._table.spend, self._table.queue.classes(), self._fleet())
 
 
 def _again(*, is_new: bool) -> PurchaseOutcome:

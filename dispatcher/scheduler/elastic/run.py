@@ -73,7 +73,7 @@ class ElasticPass:
         *,
         pool: PoolCore,
         settings: SchedulerSettings,
-        placers: WorkloadSchedulers,
+        workloads: WorkloadSchedulers,
         rules: PackingPolicy,
         rooms: CapacityView,
         deeds: ElasticApplier,
@@ -83,7 +83,7 @@ class ElasticPass:
         """`lives` returns the jobs that are not over, as they came."""
         self._pool = pool
         self._settings = settings
-        self._placers = placers
+        self._workloads = workloads
         self._rules = rules
         self._rooms = rooms
         self._deeds = deeds
@@ -303,7 +303,7 @@ class ElasticPass:
                 if job is not None
             ),
             rooms=tuple(rooms),
-            types=tuple(self._placers.left_of(type_) for type_ in types),
+            types=tuple(self._workloads.left_of(type_) for type_ in types),
             rules=self._rules,
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,

@@ -15,51 +15,53 @@ from longshore.drivers.interface import Resources
 from longshore.pool.model import Worker
 
 
-def elastic_scheduler(placing: SchedulingPass, placers: WorkloadSchedulers) -> ElasticScheduler:
-    """Return what places elastic jobs, before the batch work that `placing` does."""
-    pool, ledger = placing.pool, placing.ledger
+def elastic_scheduler(
+    scheduling: SchedulingPass, workloads: WorkloadSchedulers
+) -> ElasticScheduler:
+    """Return what places elastic jobs, before the batch work that `scheduling` does."""
+    pool, table = scheduling.pool, scheduling.table
     rooms = CapacityView(
         pool=pool,
-        ledger=ledger,
-        placers=placers,
-        fleet=lambda: placing.roster.fleet,
-        reserved=placing.evictions.reserved,
+        table=table,
+        workloads=workloads,
+        fleet=lambda: scheduling.fleet_sync.fleet,
+        reserved=scheduling.evictions.reserved,
     )
     deeds = ElasticApplier(
         pool=pool,
-        ledger=ledger,
+        table=table,
         rooms=rooms,
-        rules=placing.rules,
-        most_placed=placing.concurrency.limit,
-        is_paid=lambda container, worker, need: _is_paid(placing, container, worker, need),
+        rules=scheduling.rules,
+        most_placed=scheduling.concurrency.limit,
+        is_paid=lambda container, worker, need: _is_paid(scheduling, container, worker, need),
     )
     return ElasticScheduler(
         pool=pool,
-        ledger=ledger,
-        settings=placing.settings,
-        placers=placers,
-        rules=placing.rules,
+        table=table,
+        settings=scheduling.settings,
+        workloads=workloads,
+        rules=scheduling.rules,
         rooms=rooms,
         deeds=deeds,
         market=ElasticMarket(
             pool=pool,
-            ledger=ledger,
-            settings=placing.settings,
-            spend=placing.spend,
-            fleet=lambda: placing.roster.fleet,
+            table=table,
+            settings=scheduling.settings,
+            spend=scheduling.spend,
+            fleet=lambda: scheduling.fleet_sync.fleet,
         ),
-        cpus=SpareCpus(pool, ledger, placers),
+        cpus=SpareCpus(pool, table, workloads),
     )
 
 
 def _is_paid(
-    placing: SchedulingPass, container: Container, worker: Worker, need: Resources
+    scheduling: SchedulingPass, container: Container, worker: Worker, need: Resources
 ) -> bool:
     """Return whether whose container it is may spend what room on an instance costs."""
-    if placing.spend is None:
+    if scheduling.spend is None:
         return True
-    account = placing.spend.limits.account_of(container)
+    account = scheduling.spend.limits.account_of(container)
     if not account:
         return True
-    budget = placing.spend.budget(placing.ledger.spend, (), placing.roster.fleet)
+    budget = scheduling.spend.budget(scheduling.table.spend, (), scheduling.fleet_sync.fleet)
     return budget.refuses_place(account, slot_of(worker), need) is None

@@ -6,7 +6,7 @@ reached it rises by a tenth and one; when it has not been reached for ten minute
 
 It counts containers, never instances, so that free room on an instance is always taken. A quota of
 the cloud's is none of these limits: it keeps nobody from room that is there. How many supervisors
-there may be at one is `dispatcher.planner.supervisors`' to say.
+there may be at one is `dispatcher.scheduler.placement.supervisors`' to say.
 """
 
 from __future__ import annotations

@@ -61,15 +61,15 @@ def kind_of(container: Container, jobs: JobRegistry) -> PreemptorKind:
 
 
 def running_attempts_on(
-    worker: Worker, ledger: ContainerTable, by: PreemptorKind
+    worker: Worker, table: ContainerTable, by: PreemptorKind
 ) -> tuple[RunningAttempt, ...]:
     """Return the attempts of containers on a worker, for one who asks for room there; no strays."""
     found = []
     for attempt_id, resources in sorted(worker.attempts.items()):
-        container_id = ledger.open_attempts.get(attempt_id)
+        container_id = table.open_attempts.get(attempt_id)
         if container_id is None:
             continue
-        container = ledger.containers[container_id]
+        container = table.containers[container_id]
         attempt = container.attempts[-1]
         found.append(
             RunningAttempt(
@@ -78,7 +78,7 @@ def running_attempts_on(
                 resources=resources,
                 began_at=attempt.started_at,
                 is_ending=attempt.ending is not None or container.cancel_requested,
-                may_be_evicted=may_evict(by, kind_of(container, ledger.jobs)),
+                may_be_evicted=may_evict(by, kind_of(container, table.jobs)),
             )
         )
     return tuple(found)
@@ -103,10 +103,10 @@ class _PendingEviction:
 class Evictions:
     """Evicts, and knows on which instances room is being made for whom."""
 
-    def __init__(self, pool: PoolCore, ledger: ContainerTable, settings: SchedulerSettings) -> None:
+    def __init__(self, pool: PoolCore, table: ContainerTable, settings: SchedulerSettings) -> None:
         """Evict nobody yet; open attempts that were told to make way are found by `restore`."""
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._settings = PreemptionSettings(batch=settings.preempt_from_priority)
         self._most_containers = settings.max_containers_per_instance
         self._ways: dict[str, _PendingEviction] = {}
@@ -119,10 +119,10 @@ class Evictions:
 
     def restore(self) -> None:
         """Find who was told by an earlier process to make way and has not ended yet."""
-        for attempt_id, container_id in sorted(self._ledger.open_attempts.items()):
-            attempt = self._ledger.containers[container_id].attempts[-1]
+        for attempt_id, container_id in sorted(self._table.open_attempts.items()):
+            attempt = self._table.containers[container_id].attempts[-1]
             whom = attempt.ending_for
-            if whom.cause is StopCause.FOR_CONTAINER and whom.of in self._ledger.containers:
+            if whom.cause is StopCause.FOR_CONTAINER and whom.of in self._table.containers:
                 way = self._ways.get(attempt.instance_id)
                 others = way.attempt_ids if way is not None else frozenset()
                 self._ways[attempt.instance_id] = _PendingEviction(
@@ -132,7 +132,7 @@ class Evictions:
     def settle(self) -> None:
         """Let instances take work again on which nobody makes way any more, or for nobody."""
         for worker_id, way in sorted(self._ways.items()):
-            going = any(each in self._ledger.open_attempts for each in way.attempt_ids)
+            going = any(each in self._table.open_attempts for each in way.attempt_ids)
             if not going or not self._is_awaited(worker_id, way.container_id):
                 del self._ways[worker_id]
                 self._pool.touch(worker_id)
@@ -140,7 +140,7 @@ class Evictions:
     def _is_awaited(self, worker_id: str, container_id: str) -> bool:
         """Return whether somebody still needs more room on an instance than is free there."""
         worker = self._pool.workers.get(worker_id)
-        waits_in = self._ledger.queue.class_of(container_id)
+        waits_in = self._table.queue.class_of(container_id)
         if worker is None or waits_in is None:
             return False
         need = waits_in.need(worker.type)
@@ -182,8 +182,8 @@ class Evictions:
             head = self._unhelped(line, helped) if limited else None
             if head is None or why is None or (why.behind and why.behind not in helped):
                 continue
-            container = self._ledger.containers[head[1]]
-            if self._settings.allows(kind_of(container, self._ledger.jobs), container.priority):
+            container = self._table.containers[head[1]]
+            if self._settings.allows(kind_of(container, self._table.jobs), container.priority):
                 found.append((head[0], container, line))
         first = min(found, key=lambda each: each[0], default=None)
         return first[1:] if first is not None else None
@@ -219,9 +219,7 @@ class Evictions:
             asked = line.request_class.need(slot.type)
             if budget is not None and budget.refuses_place(line.key.account, slot, asked):
                 continue
-            tenants = running_attempts_on(
-                worker, self._ledger, kind_of(container, self._ledger.jobs)
-            )
+            tenants = running_attempts_on(worker, self._table, kind_of(container, self._table.jobs))
             occupied = NodeUsage(slot=slot, tenants=tenants, most_containers=self._most_containers)
             answer = victims(asked, container.priority, occupied)
             # Where there is room already, and it got no place, evicting nobody would not help.
@@ -238,8 +236,8 @@ class Evictions:
         self._pool.touch(eviction.slot_id)
         whom = StopReason(cause=StopCause.FOR_CONTAINER, of=container.id)
         for victim in eviction.victims:
-            victim_id = self._ledger.open_attempts[victim.attempt_id]
-            self._ledger.ending(victim_id, AttemptOutcome.PREEMPTED, by=whom)
+            victim_id = self._table.open_attempts[victim.attempt_id]
+            self._table.ending(victim_id, AttemptOutcome.PREEMPTED, by=whom)
             attempts.shorten_grace(self._pool, victim.attempt_id)
             attempts.kill(self._pool, victim.attempt_id, now)
 

@@ -1,6 +1,6 @@
 """What each type and each instance says to a request class: yes, or what speaks against it; pure.
 
-How all that is put together for one container is in `dispatcher.explaining.explanation`.
+How all that is put together for one container is in `dispatcher.explain.explanation`.
 """
 
 from __future__ import annotations

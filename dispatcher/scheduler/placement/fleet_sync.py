@@ -48,21 +48,21 @@ class Reservations:
         return self._left.get(type_.name, type_)
 
     def update(
-        self, placers: WorkloadSchedulers, types: Iterable[InstanceType], slot_ids: Iterable[str]
+        self, workloads: WorkloadSchedulers, types: Iterable[InstanceType], slot_ids: Iterable[str]
     ) -> bool:
         """Take in what placers keep now; `slot_ids` are all that there are.
 
         Returns whether other room than before is left of new instances of some type.
         """
-        by_slot = placers.kept()
+        by_slot = workloads.kept()
         ids = by_slot.keys() | self._by_slot.keys()
         self.renewed |= {i for i in ids if by_slot.get(i) != self._by_slot.get(i)}
         self._by_slot = by_slot
-        left = {type_.name: placers.left_of(type_) for type_ in types}
+        left = {type_.name: workloads.left_of(type_) for type_ in types}
         if left == self._left:
             return False
         self._left = left
-        self._taken = {type_.name: placers.taken_of(type_) for type_ in types}
+        self._taken = {type_.name: workloads.taken_of(type_) for type_ in types}
         self.renewed.update(slot_ids)
         return True
 

@@ -140,7 +140,7 @@ class Snapshot:
     """What a pass decides from. It fills the fleet with what it decides, and nothing else.
 
     `returns_at` tells when a container may go back to where it was lost, though others could hold
-    it (`planner.avoiding`).
+    it (`placement.avoiding`).
     `resting` are idle instances that get no work and use up quotas all the same, `leaving` the
     types of the instances that are soon gone. `now` is when it is.
     """

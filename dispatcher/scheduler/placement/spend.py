@@ -153,7 +153,7 @@ class InstanceSpend:
 
 @dataclass(slots=True, kw_only=True)
 class PassBudget:
-    """The budget of one pass (`dispatcher.planner.limits.Budget`).
+    """The budget of one pass (`dispatcher.scheduler.placement.snapshot.Budget`).
 
     `cluster` is what all instances cost so far, `by_holder` what attempts do (not changed);
     `payers` has afterwards for whom each slot was created.

@@ -44,9 +44,9 @@ def environment(
 class AttemptStarter:
     """Begins attempts: in the ledger first, so that they are journalled, then in the pool."""
 
-    def __init__(self, pool: PoolCore, ledger: ContainerTable) -> None:
+    def __init__(self, pool: PoolCore, table: ContainerTable) -> None:
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
 
     def start(
         self,
@@ -62,11 +62,11 @@ class AttemptStarter:
 
         `revision` is what `Attempt.revision` is to be; `more` goes to its environment.
         """
-        ledger = self._ledger
-        attempt = ledger.open_attempt(container_id, worker, now, revision=revision)
-        container = ledger.containers[container_id]
+        table = self._table
+        attempt = table.open_attempt(container_id, worker, now, revision=revision)
+        container = table.containers[container_id]
         spec = container.spec
-        array_size = ledger.jobs.size_of(container)
+        array_size = table.jobs.size_of(container)
         order = AttemptOrder(
             attempt_id=attempt.id,
             container_id=container_id,

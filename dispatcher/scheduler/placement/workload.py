@@ -126,75 +126,75 @@ class WorkloadSchedulers:
 
     def admit(self, job: Job) -> None:
         """Take in a job, new or restored or at its next revision; batch jobs are nobody's."""
-        placer = self.of_job(job.id)
-        if placer is not None:
-            placer.admit(job)
+        workload = self.of_job(job.id)
+        if workload is not None:
+            workload.admit(job)
 
     def changed(self, job_id: str) -> None:
         """Note that users asked something of a whole job; batch jobs are nobody's."""
-        placer = self.of_job(job_id)
-        if placer is not None:
-            placer.changed(job_id)
+        workload = self.of_job(job_id)
+        if workload is not None:
+            workload.changed(job_id)
 
     def take_in(self, container: Container) -> None:
         """Take in a container, new or restored; those of batch jobs, and of none, are nobody's."""
-        placer = self.of(container)
-        if placer is not None:
-            placer.take_in(container)
+        workload = self.of(container)
+        if workload is not None:
+            workload.take_in(container)
 
     def began(self, container: Container, now: float) -> None:
         """Note that the latest attempt of a container was seen to run."""
-        placer = self.of(container)
-        if placer is not None:
-            placer.began(container, now)
+        workload = self.of(container)
+        if workload is not None:
+            workload.began(container, now)
 
     def rule(self, end: AttemptEnd, now: float) -> RestartDecision | None:
         """Return what becomes of a container whose attempt ended, None where that is batch work."""
-        placer = self.of(end.container)
-        return placer.rule(end, now) if placer is not None else None
+        workload = self.of(end.container)
+        return workload.rule(end, now) if workload is not None else None
 
     def reason(self, container: Container) -> WaitReason | None:
         """Return why a container waits that has a placer, None where that knows nothing of it."""
-        placer = self.of(container)
-        return placer.reason(container) if placer is not None else None
+        workload = self.of(container)
+        return workload.reason(container) if workload is not None else None
 
     def place_of(self, container: Container) -> str:
         """Return the slot on which a placer keeps room for a container that waits, "" for none."""
-        placer = self.of(container)
-        return placer.place_of(container) if placer is not None else ""
+        workload = self.of(container)
+        return workload.place_of(container) if workload is not None else ""
 
     def place(self, now: float) -> None:
         """Let each do its part of a pass."""
-        for placer in self._all:
-            placer.place(now)
+        for workload in self._all:
+            workload.place(now)
 
     def next_due(self) -> float | None:
         """Return when the first of them wants a pass, None for never."""
-        dues = [placer.next_due() for placer in self._all]
+        dues = [workload.next_due() for workload in self._all]
         return min([due for due in dues if due is not None], default=None)
 
     def awaited(self) -> frozenset[str]:
         """Return the workers that somebody waits for."""
-        return frozenset().union(*(placer.awaited for placer in self._all))
+        return frozenset().union(*(workload.awaited for workload in self._all))
 
     def kept(self) -> dict[str, Resources]:
         """Return what room all keep together, by the slot's id; a new mapping."""
         total: dict[str, Resources] = {}
-        for placer in self._all:
-            for slot_id, room in placer.kept.items():
+        for workload in self._all:
+            for slot_id, room in workload.kept.items():
                 total[slot_id] = total.get(slot_id, NOTHING).plus(room)
         return total
 
     def promised(self) -> int:
         """Return for how many containers all together keep room, and a place among how many may."""
-        return sum(placer.promised for placer in self._all)
+        return sum(workload.promised for workload in self._all)
 
     def taken_of(self, type_: InstanceType) -> Resources:
         """Return what placers take of a new instance of a type."""
         type_ = self._as_bought(type_)
         taken = NOTHING
-        for placer in self._all:
-            taken = taken.plus(placer.taken_of(type_))
+        for workload in self._all:
+            taken = taken.plus(workload.taken_of(type_))
         return taken
 
     def left_of(self, type_: InstanceType) -> InstanceType:
@@ -203,7 +203,7 @@ class WorkloadSchedulers:
         Where instances of it turned out to be smaller than it says, it is so, too.
         """
         type_ = self._as_bought(type_)
-        takes = tuple(placer.taken_of(type_) for placer in self._all)
+        takes = tuple(workload.taken_of(type_) for workload in self._all)
         known = self._left.get(type_.name)
         if known is None or known[:2] != (takes, type_):
             taken = NOTHING

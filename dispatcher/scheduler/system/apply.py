@@ -50,12 +50,12 @@ class SystemApplier:
     def __init__(
         self,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         starter: AttemptStarter,
         new_container: Callable[[], tuple[str, int]],
     ) -> None:
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._starter = starter
         self._new_container = new_container
         self._containers: dict[_Place, str] = {}
@@ -91,7 +91,7 @@ class SystemApplier:
     def containers_on(self, names: Iterable[str]) -> list[Container]:
         """Return the containers for some instances, in the order of their ids."""
         ids = sorted(each for name in names for each in self._on.get(name, ()))
-        known = self._ledger.containers
+        known = self._table.containers
         # A user's cancel ends one that waits without a word to us.
         return [known[each] for each in ids if each in known]
 
@@ -139,7 +139,7 @@ class SystemApplier:
     def _waiting(self, job: Job, instance_id: str, now: float) -> Container:
         """Return the container of a job for an instance, which waits; a new one where none is."""
         container_id = self._containers.get((job.id, instance_id))
-        known = None if container_id is None else self._ledger.containers.get(container_id)
+        known = None if container_id is None else self._table.containers.get(container_id)
         if known is not None:
             return known
         container_id, sequence = self._new_container()
@@ -156,13 +156,13 @@ class SystemApplier:
             task=task.name,
             pinned_to=instance_id,
         )
-        ledger = self._ledger
-        ledger.jobs.add(container)
+        table = self._table
+        table.jobs.add(container)
         held = Gate.JOB_HELD if job.held else Gate.NONE
-        ledger.holdbacks.block(container.id, Gate.OWN_PLACER | held)
-        ledger.changes.append(AddContainer(container=container))
-        ledger.published.append(PublishContainer(container=container))
-        ledger.admit(container)
+        table.gates.block(container.id, Gate.OWN_PLACER | held)
+        table.changes.append(AddContainer(container=container))
+        table.published.append(PublishContainer(container=container))
+        table.admit(container)
         self.know(container)
         return container
 
@@ -171,24 +171,24 @@ class SystemApplier:
         spec = job.tasks[0].spec
         if container.spec == spec:
             return
-        ledger = self._ledger
-        ledger.memory.remove(container.spec)
-        ledger.memory.add(spec)
-        revised = replace(ledger.containers[container.id], spec=spec)
-        ledger.containers[container.id] = revised
-        ledger.changes.append(SaveSpec(container=revised))
+        table = self._table
+        table.memory.remove(container.spec)
+        table.memory.add(spec)
+        revised = replace(table.containers[container.id], spec=spec)
+        table.containers[container.id] = revised
+        table.changes.append(SaveSpec(container=revised))
 
     def _update_in_place(self, step: steps.UpdateInPlace, job: Job) -> None:
-        ledger = self._ledger
-        found = ledger.of_attempt(step.attempt_id)
+        table = self._table
+        found = table.of_attempt(step.attempt_id)
         if found is None:
             raise BugError(f"{step.attempt_id} is to be updated, and is not open")
         container, attempt = found
         self._give_spec(container, job)
         attempt = replace(attempt, revision=revision_of(job))
-        container = ledger.containers[container.id]
+        container = table.containers[container.id]
         earlier = container.attempts[:-1]
-        ledger.save(replace(container, attempts=(*earlier, attempt)), attempt)
+        table.save(replace(container, attempts=(*earlier, attempt)), attempt)
 
     def _evict(self, step: steps.Evict, job: Job, now: float) -> None:
         if not step.attempt_id:
@@ -207,10 +207,10 @@ class SystemApplier:
             self._end(attempt_id, AttemptOutcome.PREEMPTED, whom, now)
 
     def _end(self, attempt_id: str, outcome: AttemptOutcome, why: StopReason, now: float) -> None:
-        container_id = self._ledger.open_attempts.get(attempt_id)
+        container_id = self._table.open_attempts.get(attempt_id)
         if container_id is None:
             raise BugError(f"{attempt_id} is to end, and is not open")
-        self._ledger.ending(container_id, outcome, by=why)
+        self._table.ending(container_id, outcome, by=why)
         attempts.kill(self._pool, attempt_id, now)
 
     # ---- who has no place any more ---------------------------------------------------------------
@@ -240,7 +240,7 @@ class SystemApplier:
 
     def _finish(self, container: Container, reason: Reason, now: float) -> None:
         self.forget(container)
-        self._ledger.finish(container, ContainerState.CANCELLED, reason, now)
+        self._table.finish(container, ContainerState.CANCELLED, reason, now)
 
 
 def gone(instance_id: str) -> Reason:

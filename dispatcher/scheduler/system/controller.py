@@ -2,7 +2,7 @@
 
 A container lives as long as its job wants something on its instance: an attempt that ends by itself
 is followed by another in the same container, and whoever is stopped for good, or loses its
-instance, ends. What is to be done is the planner's to say (`planner.per_instance`); it looks at the
+instance, ends. What is to be done is the planner's to say (`system.plan`); it looks at the
 instances of which something changed, and at all of them when a job did or a delay is over.
 """
 
@@ -81,23 +81,23 @@ _NOWHERE = Reason(code="no_instance", message="there was no instance that it is 
 
 
 class SystemScheduler:
-    """Implements `dispatcher.scheduling.placers.Placer` for system and sysbatch jobs."""
+    """Implements `dispatcher.scheduling.workloads.Placer` for system and sysbatch jobs."""
 
     def __init__(
         self,
         *,
         pool: PoolCore,
-        ledger: ContainerTable,
+        table: ContainerTable,
         records: Mapping[str, InstanceRecord],
         settings: SchedulerSettings,
         new_container: Callable[[], tuple[str, int]],
     ) -> None:
         """Place nothing yet; `new_container` gives a fresh id and sequence for each container."""
         self._pool = pool
-        self._ledger = ledger
+        self._table = table
         self._records = records
         self._settings = settings
-        self._deeds = SystemApplier(pool, ledger, AttemptStarter(pool, ledger), new_container)
+        self._deeds = SystemApplier(pool, table, AttemptStarter(pool, table), new_container)
         self._jobs: dict[str, Job] = {}
         self._past = PastAttempts()
         self._rollouts: Mapping[str, Rollout] = {}
@@ -143,12 +143,12 @@ class SystemScheduler:
 
     def _live_jobs(self) -> list[Job]:
         """Return the jobs that want something, as they are now."""
-        book = self._ledger.jobs
-        found = (book.job(job_id) for job_id in sorted(self._jobs))
+        registry = self._table.jobs
+        found = (registry.job(job_id) for job_id in sorted(self._jobs))
         return [
             job
             for job in found
-            if job is not None and not is_held(job) and not book.is_concluded(job.id)
+            if job is not None and not is_held(job) and not registry.is_concluded(job.id)
         ]
 
     def next_due(self) -> float | None:
@@ -169,17 +169,17 @@ class SystemScheduler:
         A job that has ended, or whose runs are jobs of their own, is for no instance.
         """
         lives = job.tally.total > job.tally.ended
-        if lives or job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
+        if lives or job.id not in self._jobs or self._table.jobs.is_concluded(job.id):
             return None
         workers = [worker for _, worker in sorted(self._pool.workers.items())]
-        hosts = [host_of(w, self._pool, self._ledger, self._records, now) for w in workers]
+        hosts = [host_of(w, self._pool, self._table, self._records, now) for w in workers]
         return Matching().report(planned_job(job), hosts).reason
 
     def trouble(self, job: Job, now: float) -> Reason | None:
         """Return what is wrong with a job that goes on, None where it is well or there is none."""
-        if job.id not in self._jobs or self._ledger.jobs.is_concluded(job.id):
+        if job.id not in self._jobs or self._table.jobs.is_concluded(job.id):
             return None
-        ids, known = self._ledger.jobs.containers_of(job.id), self._ledger.containers
+        ids, known = self._table.jobs.containers_of(job.id), self._table.containers
         looping = self._restless.of(job.id, known, now)
         latest = self._job(job.id)
         spec = latest.tasks[0].spec
@@ -271,10 +271,10 @@ class SystemScheduler:
 
     def _ruling(self, end: AttemptEnd, past: PastAttempt | None) -> RestartDecision:
         container = end.container
-        is_over = self._ledger.jobs.is_concluded(container.job_id)
+        is_over = self._table.jobs.is_concluded(container.job_id)
         if is_over or end.outcome is AttemptOutcome.CANCELLED:
             return RestartDecision(state=ContainerState.CANCELLED, reason=with_its_job(end))
-        runs_once = self._ledger.jobs.type_of(container.job_id) is JobType.SYSBATCH
+        runs_once = self._table.jobs.type_of(container.job_id) is JobType.SYSBATCH
         if runs_once and end.outcome is AttemptOutcome.SUCCEEDED:
             return RestartDecision(state=ContainerState.SUCCEEDED)
         worker = self._pool.workers.get(container.pinned_to)
@@ -306,14 +306,14 @@ class SystemScheduler:
             self._conclude(job.id, JobState.FAILED, tries.reason)
 
     def _conclude(self, job_id: str, state: JobState, reason: Reason | None) -> None:
-        self._ledger.jobs.conclude(job_id, JobResult(state=state, reason=reason))
+        self._table.jobs.conclude(job_id, JobResult(state=state, reason=reason))
         self.changed(job_id)
 
     # ---- its part of a pass --------------------------------------------------------------------
 
     def place(self, now: float) -> None:
         """Look at the instances of which something changed, and do what the plan says."""
-        for job_id in [each for each in sorted(self._jobs) if each not in self._ledger.jobs]:
+        for job_id in [each for each in sorted(self._jobs) if each not in self._table.jobs]:
             del self._jobs[job_id]
             self._restless.forget(job_id)
             self._past.forget_job(job_id)
@@ -418,7 +418,7 @@ class SystemScheduler:
         return SystemSnapshot(
             now=now,
             jobs=[job for _, job in sorted(jobs.items())],
-            hosts=[host_of(w, self._pool, self._ledger, self._records, now) for w in workers],
+            hosts=[host_of(w, self._pool, self._table, self._records, now) for w in workers],
             live=live_attempts(containers),
             past=self._past.on(shown),
             rollouts=self._rollouts,
@@ -427,10 +427,10 @@ class SystemScheduler:
 
     def _job(self, job_id: str) -> Job:
         """Return one of its jobs as it is now."""
-        return self._ledger.jobs.job(job_id) or self._jobs[job_id]
+        return self._table.jobs.job(job_id) or self._jobs[job_id]
 
     def _planned(self, job_id: str) -> PerInstanceJob:
-        stopped = self._ledger.jobs.is_concluded(job_id)
+        stopped = self._table.jobs.is_concluded(job_id)
         return planned_job(self._job(job_id), stopped=stopped)
 
     def preempt(self) -> Preempt:
@@ -441,7 +441,7 @@ class SystemScheduler:
 
         def tenants(worker_id: str) -> tuple[RunningAttempt, ...]:
             return running_attempts_on(
-                self._pool.workers[worker_id], self._ledger, PreemptorKind.SYSTEM
+                self._pool.workers[worker_id], self._table, PreemptorKind.SYSTEM
             )
 
         return preempting(settings, tenants)

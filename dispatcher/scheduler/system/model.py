@@ -97,9 +97,9 @@ class PastAttempt:
 
     `restarted_at` is when the latest attempt was made there that followed one of the same revision
     which had exited by itself, None for none. `settled` says that the job's retries leave it at
-    that: it succeeded, or failed, or was lost, and is not tried again (`dispatcher.restarts`); only
-    sysbatch jobs are ever left at that. `reason` is why it ended so, None where all went well.
-    Times are seconds since the epoch.
+    that: it succeeded, or failed, or was lost, and is not tried again
+    (`dispatcher.state.restarts`); only sysbatch jobs are ever left at that. `reason` is why it
+    ended so, None where all went well. Times are seconds since the epoch.
     """
 
     id: str

@@ -77,8 +77,8 @@ def plan(snapshot: SystemSnapshot, preempt: Preempt = nobody) -> SystemPlan:
 def again_at(past: PastAttempt, retries: Retries) -> float:
     """Return when an ended attempt may be followed by another, in seconds since the epoch.
 
-    It is what `dispatcher.restarts` says of containers, for whatever end; but who was told to end
-    has nothing to wait for.
+    It is what `dispatcher.state.restarts` says of containers, for whatever end; but who was told to
+    end has nothing to wait for.
     """
     match past.outcome:
         case AttemptOutcome.PREEMPTED | AttemptOutcome.CANCELLED:

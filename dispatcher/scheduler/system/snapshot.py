@@ -72,7 +72,7 @@ def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
 def host_of(
     worker: Worker,
     pool: PoolCore,
-    ledger: ContainerTable,
+    table: ContainerTable,
     records: Mapping[str, InstanceRecord],
     now: float,
 ) -> Host:
@@ -89,7 +89,7 @@ def host_of(
         id=worker.id,
         type=as_found(worker),
         free=worker.free,
-        leaving=_leaving(worker, ledger),
+        leaving=_leaving(worker, table),
         sharers=worker.sharers,
         behavior=behavior,
         ready=_is_ready(worker, now) and not any(a.stray for a in pool.attempts_on(worker.id)),
@@ -103,14 +103,14 @@ def _is_ready(worker: Worker, now: float) -> bool:
     return probing.is_ready(worker) and worker.takes_more(now) and not worker.broken
 
 
-def _leaving(worker: Worker, ledger: ContainerTable) -> tuple[Resources, ...]:
+def _leaving(worker: Worker, table: ContainerTable) -> tuple[Resources, ...]:
     found = []
     for attempt_id, resources in sorted(worker.attempts.items()):
-        container_id = ledger.open_attempts.get(attempt_id)
+        container_id = table.open_attempts.get(attempt_id)
         if container_id is None:
             # A stray, of which nobody knows what it takes: it holds nothing.
             continue
-        container = ledger.containers[container_id]
+        container = table.containers[container_id]
         if container.attempts[-1].ending is not None or container.cancel_requested:
             found.append(resources)
     return tuple(found)

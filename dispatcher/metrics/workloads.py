@@ -16,17 +16,17 @@ from longshore.dispatcher.state.scheduling_gates import Gate
 _TYPES = tuple(each for each in JobType if each is not JobType.BATCH)
 
 
-def families(ledger: ContainerTable, now: float) -> Iterator[Metric]:
+def families(table: ContainerTable, now: float) -> Iterator[Metric]:
     """Yield the families; `now` in seconds since the epoch."""
     numbers: Counter[JobType] = Counter()
     longest: dict[JobType, float] = {}
     essential: dict[str, frozenset[str]] = {}
-    for container in ledger.containers.values():
-        type_ = ledger.jobs.type_of(container.job_id)
-        if type_ not in _TYPES or not _waits(ledger, container):
+    for container in table.containers.values():
+        type_ = table.jobs.type_of(container.job_id)
+        if type_ not in _TYPES or not _waits(table, container):
             continue
         if type_ is JobType.ELASTIC and container.task not in _essential(
-            ledger, container.job_id, essential
+            table, container.job_id, essential
         ):
             continue
         numbers[type_] += 1
@@ -48,21 +48,21 @@ def families(ledger: ContainerTable, now: float) -> Iterator[Metric]:
     yield from (waiting, waits)
 
 
-def _waits(ledger: ContainerTable, container: Container) -> bool:
+def _waits(table: ContainerTable, container: Container) -> bool:
     """Return whether a container has no place, and nobody holds it back on purpose."""
     return (
         container.state is ContainerState.QUEUED
         and container.priority > 0
-        and not ledger.holdbacks.blocks(container.id) & ~Gate.OWN_PLACER
+        and not table.gates.blocks(container.id) & ~Gate.OWN_PLACER
     )
 
 
 def _essential(
-    ledger: ContainerTable, job_id: str, known: dict[str, frozenset[str]]
+    table: ContainerTable, job_id: str, known: dict[str, frozenset[str]]
 ) -> frozenset[str]:
     """Return the essential components of a job, looked up once for all of its containers."""
     if job_id not in known:
-        job = ledger.jobs.job(job_id)
+        job = table.jobs.job(job_id)
         tasks = job.tasks if job is not None else ()
         known[job_id] = frozenset(task.name for task in tasks if task.role is Role.ESSENTIAL)
     return known[job_id]
