@@ -7,9 +7,9 @@ for their class. Attempts are not kept here; the store has them.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar, assert_never
 
 from longshore.dispatcher.domain.containers import Attempt, Container, ContainerState, WaitReason
@@ -37,19 +37,12 @@ Key = TypeVar("Key", bound=Hashable)
 Entry = TypeVar("Entry")
 
 
-@dataclass(slots=True)
-class _Kept(Generic[Entry]):
-    """The entries of one key with their sizes, and what all that takes."""
-
-    size_bytes: int
-    entries: deque[tuple[int, Entry]] = field(default_factory=deque)
-
-
 class BoundedLog(Generic[Key, Entry]):
     """Entries by key: so many of a key, so many keys, and so many bytes in all.
 
     Who got an entry longest ago goes first. Sizes are estimates, of the whole as if nothing in it
-    were shared.
+    were shared; an entry never changes, so that its size can be told again when it goes. A key's
+    entries are a list, which takes a tenth of what a deque does: most keys have one or two.
     """
 
     def __init__(
@@ -66,49 +59,44 @@ class BoundedLog(Generic[Key, Entry]):
         self._most_bytes = most_bytes
         self._key_bytes = key_bytes
         self._entry_bytes = entry_bytes
-        self._kept: OrderedDict[Key, _Kept[Entry]] = OrderedDict()
+        self._entries: OrderedDict[Key, list[Entry]] = OrderedDict()
         self.size_bytes = 0
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._kept
+        return key in self._entries
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def of(self, key: Key) -> list[Entry]:
         """Return the entries of a key, the earliest first, as a new list."""
-        kept = self._kept.get(key)
-        return [entry for _, entry in kept.entries] if kept is not None else []
+        return list(self._entries.get(key, ()))
 
     def last(self, key: Key) -> Entry | None:
         """Return the latest entry of a key, None when there is none."""
-        kept = self._kept.get(key)
-        return kept.entries[-1][1] if kept is not None else None
+        entries = self._entries.get(key)
+        return entries[-1] if entries is not None else None
 
     def add(self, key: Key, entry: Entry) -> None:
         """Keep an entry; what is too much then is forgotten, if need be this one too."""
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = self._kept[key] = _Kept(self._key_bytes(key))
-            self.size_bytes += kept.size_bytes
-        size_bytes = self._entry_bytes(entry)
-        kept.entries.append((size_bytes, entry))
-        kept.size_bytes += size_bytes
-        self.size_bytes += size_bytes
-        self._kept.move_to_end(key)
-        if len(kept.entries) > self._most_of_a_key:
-            self._forget_first(kept)
-        while len(self._kept) > self._most_keys or self.size_bytes > self._most_bytes:
-            if len(self._kept) == 1 and len(kept.entries) > 1:
-                self._forget_first(kept)
+        entries = self._entries.get(key)
+        if entries is None:
+            entries = self._entries[key] = []
+            self.size_bytes += self._key_bytes(key)
+        entries.append(entry)
+        self.size_bytes += self._entry_bytes(entry)
+        self._entries.move_to_end(key)
+        if len(entries) > self._most_of_a_key:
+            self._forget_first(entries)
+        while len(self._entries) > self._most_keys or self.size_bytes > self._most_bytes:
+            if len(self._entries) == 1 and len(entries) > 1:
+                self._forget_first(entries)
                 continue
-            _, forgotten = self._kept.popitem(last=False)
-            self.size_bytes -= forgotten.size_bytes
+            forgotten, its_entries = self._entries.popitem(last=False)
+            self.size_bytes -= self._key_bytes(forgotten) + sum(map(self._entry_bytes, its_entries))
 
-    def _forget_first(self, kept: _Kept[Entry]) -> None:
-        size_bytes, _ = kept.entries.popleft()
-        kept.size_bytes -= size_bytes
-        self.size_bytes -= size_bytes
+    def _forget_first(self, entries: list[Entry]) -> None:
+        self.size_bytes -= self._entry_bytes(entries.pop(0))
 
 
 # --------------------------------------------------------------------------------------------------
