@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 
 sys.exit(main())

@@ -11,10 +11,10 @@ from typing import Any
 from aiohttp import web
 from jsonschema import Draft202012Validator
 
-from longshore.dispatcher.api import event_stream
 from longshore.dispatcher.api.app import make_app
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
-from longshore.dispatcher.api.openapi import DOCUMENT
+from longshore.dispatcher.api.routes import events
+from longshore.dispatcher.api.routes.openapi import DOCUMENT
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 
 MOST_DECIMALS = 8
 #: What the tests of the transport send, who do not care what it is.
@@ -110,7 +110,7 @@ def _any_document() -> Document:
     return Document(app[DOCUMENT])
 
 
-def _checked(self: event_stream.EventEncoder, event: Any) -> bytes:
+def _checked(self: events.EventEncoder, event: Any) -> bytes:
     made = _ENCODED(self, event)
     if event.data.keys() <= _MADE_UP:
         return made
@@ -119,5 +119,5 @@ def _checked(self: event_stream.EventEncoder, event: Any) -> bytes:
 
 
 # For as long as tests run: whichever server of theirs it is that sends an event.
-_ENCODED = event_stream.EventEncoder.encoded
-event_stream.EventEncoder.encoded = _checked  # type: ignore[method-assign]  # that is what it is for
+_ENCODED = events.EventEncoder.encoded
+events.EventEncoder.encoded = _checked  # type: ignore[method-assign]  # that is what it is for

@@ -13,8 +13,8 @@ import aiohttp
 from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.server import ApiRunner
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.service.contracts import Backend
 from tests.api_document import hold_to_document
 from tests.fake_backend import EPOCH, FakeBackend

@@ -13,8 +13,8 @@ from typing import TypeVar
 from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.server import ApiRunner
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.domain.containers import Container
 from tests.api_document import hold_to_document
 from tests.fake_backend import FakeBackend

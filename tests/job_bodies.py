@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.api.job_requests import JobDecoder
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.validate.jobs import JobDecoder
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.drivers.errors import InvalidRequest
 
 ONE: dict[str, Any] = {"command": ["true"]}

@@ -7,8 +7,8 @@ import io
 import msgspec
 import pytest
 
-from longshore.dispatcher.api.job_answers import job_answer
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.api.render.jobs import job_answer
+from longshore.dispatcher.cli.commands.main import main
 from tests.cli_server import CliServer
 from tests.fake_backend import FakeBackend
 

@@ -8,26 +8,27 @@ from typing import Any
 
 from aiohttp import web
 
-from longshore.dispatcher.api import health_wire, instance_wire, wire
-from longshore.dispatcher.api.bodies import Bodies
-from longshore.dispatcher.api.containers import LIST_PARAMETERS, ContainerRoutes
-from longshore.dispatcher.api.explaining import ExplainRoute, ExplanationAnswer
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
-from longshore.dispatcher.api.instances import (
+from longshore.dispatcher.api.render.problems import problems_middleware
+from longshore.dispatcher.api.routes.containers import LIST_PARAMETERS, ContainerRoutes
+from longshore.dispatcher.api.routes.explain import ExplainRoute, ExplanationAnswer
+from longshore.dispatcher.api.routes.instances import (
     INSTANCE_LIST_PARAMETERS,
     PAGE_PARAMETERS,
     InstanceRoutes,
 )
-from longshore.dispatcher.api.job_requests import JobDecoder
-from longshore.dispatcher.api.job_routes import job_routes
-from longshore.dispatcher.api.jobs import JobRoutes
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
-from longshore.dispatcher.api.openapi import DOCUMENT, Route, openapi_document
-from longshore.dispatcher.api.problem_details import problems_middleware
-from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
+from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.routes.server import ServerRoutes
+from longshore.dispatcher.api.routes.streams import StreamGate
+from longshore.dispatcher.api.schemas import containers as wire
+from longshore.dispatcher.api.schemas import health
+from longshore.dispatcher.api.schemas import instances as instance_wire
 from longshore.dispatcher.api.server import LIMITS
-from longshore.dispatcher.api.server_routes import ServerRoutes
-from longshore.dispatcher.api.streams import StreamGate
+from longshore.dispatcher.api.validate.bodies import Bodies
+from longshore.dispatcher.api.validate.jobs import JobDecoder
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.service.contracts import Backend
 
 
@@ -260,7 +261,7 @@ def _server_routes(parts: _Parts) -> list[Route]:
             path="/health/ready",
             handler=parts.server.ready,
             summary="Tell whether requests can be served, and what is wrong",
-            answer=(health_wire.ReadyAnswer,),
+            answer=(health.ReadyAnswer,),
             also=(503,),
         ),
         Route(
@@ -268,7 +269,7 @@ def _server_routes(parts: _Parts) -> list[Route]:
             path="/v1/health",
             handler=parts.server.health,
             summary="Tell how the server does: what is wrong since when, and its disks",
-            answer=(health_wire.HealthAnswer,),
+            answer=(health.HealthAnswer,),
         ),
         Route(
             method="GET",

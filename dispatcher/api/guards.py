@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from longshore.dispatcher.api.problem_details import Handler, problem
+from longshore.dispatcher.api.render.problems import Handler, problem
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.*)", re.IGNORECASE)

@@ -8,10 +8,10 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from longshore.dispatcher.api.accepting import AcceptGuard, Rarely
+from longshore.dispatcher.api.accept_backpressure import AcceptGuard, Rarely
 from longshore.dispatcher.api.guards import ANSWER_HEADERS
-from longshore.dispatcher.api.limits import ApiLimits
-from longshore.dispatcher.api.problem_details import answer_for_http, log_unexpected, problem
+from longshore.dispatcher.api.render.problems import answer_for_http, log_unexpected, problem
+from longshore.dispatcher.api.validate.limits import ApiLimits
 
 LIMITS = web.AppKey("limits", ApiLimits)
 

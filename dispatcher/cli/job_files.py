@@ -6,7 +6,7 @@ import click
 
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.file_lines import Source
-from longshore.dispatcher.cli.references import is_job
+from longshore.dispatcher.cli.ids import is_job
 from longshore.dispatcher.cli.submission import content, is_job_body, read_sources
 
 job_file_option = click.option(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from longshore.dispatcher.cli.client import Json
-from longshore.dispatcher.cli.references import is_job
+from longshore.dispatcher.cli.ids import is_job
 from longshore.dispatcher.cli.views import (
     FINAL_STATES,
     ContainerView,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.events import Changed, Connected, Disconnected, EventFeed, FeedItem
 from longshore.dispatcher.cli.failure import CommandFailure
-from longshore.dispatcher.cli.feed import Changed, Connected, Disconnected, EventFeed, FeedItem
+from longshore.dispatcher.cli.ids import path_of
 from longshore.dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
-from longshore.dispatcher.cli.references import path_of
 from longshore.dispatcher.cli.views import ContainerView
 
 ASK_INTERVAL_S = 2.0

@@ -3,7 +3,7 @@
 It is there wherever Longshore is installed. A driver's tests give it a trial, for as long as they
 like (a session, a module), and take one test for each check:
 
-    from longshore.dispatcher.conformance_trial import make_trial
+    from longshore.dispatcher.conformance.trial import make_trial
 
     @pytest.fixture(scope="module")
     def conformance_trial(tmp_path_factory):

@@ -19,9 +19,9 @@ import structlog
 from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
-from longshore.dispatcher.api.event_data import RENDERING
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.api.server import ApiRunner
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.config.loading import (
     Config,
     driver_parameters,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli import driver_test
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands import conformance as driver_test
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.conformance.kit import (
     CHECKS,
     Cause,

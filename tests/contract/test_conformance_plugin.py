@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.conformance_trial import make_trial
+from longshore.dispatcher.conformance.trial import make_trial
 from longshore.drivers.simulated.driver import DRIVER
 from longshore.drivers.simulated.parameters import SimulatedParameters
 from tests.conformance_bed import PATIENCE

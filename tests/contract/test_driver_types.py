@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.cli.driver_types import as_configured
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.driver_types import as_configured
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.config.loading import instance_types, load_config
 from longshore.dispatcher.config.model import TypeConfig
 from longshore.dispatcher.config.types import as_instance_type

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from longshore.dispatcher.cli.demo_scenario import (
+from longshore.dispatcher.cli.demo.scenario import (
     IDLE_TIMEOUT_S,
     INSTANCE_TYPES,
     PROMISES,

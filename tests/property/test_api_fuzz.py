@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from tests.api_requests import (
     DISPATCHES,
     ELASTIC,

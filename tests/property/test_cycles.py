@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.dispatcher.api.cycles import find_cycles
+from longshore.dispatcher.api.validate.cycles import find_cycles
 
 GRAPHS = st.integers(1, 8).flatmap(
     lambda size: st.lists(

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.api.accepting import AcceptGuard
-from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.accept_backpressure import AcceptGuard
 from longshore.dispatcher.api.server import ApiRunner
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from tests.api_server import raw_exchange, serving
 from tests.fake_backend import FakeBackend
 

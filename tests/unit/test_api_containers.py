@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.api.answers import SHOWN_ATTEMPTS
-from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.render.containers import SHOWN_ATTEMPTS
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from tests.api_server import FULL, MINIMAL, Client, connected
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from longshore.dispatcher.api.image_reference import image_problem
+from longshore.dispatcher.api.validate.images import image_problem
 from tests.api_server import MINIMAL, connected
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4

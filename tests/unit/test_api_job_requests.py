@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from longshore.dispatcher.api.dependency_requests import dependencies
+from longshore.dispatcher.api.validate.dependencies import dependencies
 from longshore.dispatcher.domain.containers import Dependency, DependencyOn
 from longshore.drivers.errors import InvalidRequest
 from tests.job_bodies import ONE, chain, decoder, refused, task

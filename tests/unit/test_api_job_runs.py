@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.api.answers import container_answer, encode
-from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.render.containers import container_answer, encode
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Attempt
 from tests.api_server import Client, connected
 from tests.job_bodies import ONE, task

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.jobs import Job
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.fake_backend import FakeBackend

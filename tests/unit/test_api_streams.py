@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.api.limits import ApiLimits
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.views import ServerEvent
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.fake_backend import FakeBackend

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.drivers.errors import CloudError
 from longshore.pool.messages import Listed, ListingFailed, ListInstances
 from tests.api_server import serving

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from longshore.dispatcher.api.answers import container_answer, rfc3339
-from longshore.dispatcher.cli.containers import ps_row, show_fields
-from longshore.dispatcher.cli.explain_job import explanation
-from longshore.dispatcher.cli.job_lines import job_fields, job_row
+from longshore.dispatcher.api.render.containers import container_answer, rfc3339
+from longshore.dispatcher.cli.commands.containers import ps_row, show_fields
 from longshore.dispatcher.cli.job_views import CountsView, JobView
+from longshore.dispatcher.cli.render.explain_job import explanation
+from longshore.dispatcher.cli.render.job_render import job_fields, job_row
 from longshore.dispatcher.cli.views import ContainerView
 from longshore.dispatcher.explain.explanation import explain, wait_status
 from tests.api_server import connected

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from tests.cli_server import await_true
 
 ROOT = Path(__file__).parent.parent.parent

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.cli.demo_report import LineScreen, LiveScreen, print_tables
-from longshore.dispatcher.cli.demo_scenario import ALONE, LIST, PROMISES, QUOTA_INSTANCES
-from longshore.dispatcher.cli.demo_story import Story
+from longshore.dispatcher.cli.demo.report import LineScreen, LiveScreen, print_tables
+from longshore.dispatcher.cli.demo.scenario import ALONE, LIST, PROMISES, QUOTA_INSTANCES
+from longshore.dispatcher.cli.demo.story import Story
 
 BEGAN = "2024-01-01T00:00:00Z"
 ENDED = "2024-01-01T00:00:02.5Z"

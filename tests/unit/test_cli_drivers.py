@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.cli import driver_test
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands import conformance
+from longshore.dispatcher.cli.commands.main import main
 from longshore.drivers.interface import CLUSTER_TAG
 from longshore.drivers.registry import DriverContext, driver
 from tests.driver_bench import TYPE
@@ -159,7 +159,7 @@ def test_the_cheapest_type_that_stays_is_created_unless_one_is_named(
         seen.append((trial.instance_type.name, trial.preemptible_type.name, others, trial.image))
         return 0
 
-    monkeypatch.setattr(driver_test, "_run", note)
+    monkeypatch.setattr(conformance, "_run", note)
     path = written(tmp_path, types=types)
     assert main(["driver", "test", "-c", path]) == 0
     assert main(["driver", "test", "-c", path, "--instance-type", "dear", "--image", "new"]) == 0

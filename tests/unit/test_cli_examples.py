@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from tests.cli_server import CliServer, cli_server
 
 ROOT = Path(__file__).parent.parent.parent

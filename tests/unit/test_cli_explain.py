@@ -11,8 +11,8 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.cli.explain import EstimateView, start
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.explain import EstimateView, start
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Container, WaitReason
 from longshore.dispatcher.explain.estimate import Estimate
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Position, Waiting

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-from longshore.dispatcher.file_limit import raise_file_limit
+from longshore.dispatcher.server.serving import raise_file_limit
 print(raise_file_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.instances import instance_row
-from longshore.dispatcher.cli.job_lines import job_fields, job_row
+from longshore.dispatcher.cli.commands.instances import instance_row
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.job_views import JobView
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.render.job_render import job_fields, job_row
 from longshore.dispatcher.cli.views import ShownInstance, view
 from longshore.pool.tags import without_room
 from tests.api_server import serving

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.cli.plan import price_change
+from longshore.dispatcher.cli.commands.main import main
+from longshore.dispatcher.cli.commands.plan import price_change
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import Source, located
-from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.cli.submission import content
 from tests.cli_server import CliServer, cli_server
 

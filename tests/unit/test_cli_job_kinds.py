@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.job_terms import refuse_endless
-from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend

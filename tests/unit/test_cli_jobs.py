@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Dependency, DependencyOn
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend

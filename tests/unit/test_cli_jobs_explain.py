@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from longshore.dispatcher.cli.explain_job import document, explanation
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.job_views import JobView
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.render.explain_job import document, explanation
 from longshore.dispatcher.cli.views import view
 from tests.cli_server import CliServer, cli_server
 from tests.job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
@@ -155,7 +155,7 @@ def test_explain_groups_what_waits_by_reason(server: CliServer, capsys: Capture)
 def test_explain_looks_at_a_limited_number(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.cli.explain_job.EXAMINED_MOST", 2)
+    monkeypatch.setattr("longshore.dispatcher.cli.render.explain_job.EXAMINED_MOST", 2)
     job_id = submitted(capsys, "--array", "3", "--", "x")
     assert main(["hold", job_id]) == 0
     capsys.readouterr()

@@ -11,10 +11,15 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from longshore.dispatcher.cli.job_lines import job_outcome_line, progress_line
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.job_views import Awaited, JobView
-from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.cli.progress import CountProgress, LiveProgress, outcomes, progress_for
+from longshore.dispatcher.cli.render.job_render import job_outcome_line, progress_line
+from longshore.dispatcher.cli.render.progress import (
+    CountProgress,
+    LiveProgress,
+    outcomes,
+    progress_for,
+)
 from longshore.dispatcher.cli.views import ContainerView, view
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 from tests.job_commands import INSTANCE, finish, run_job_through, start, submitted, write
@@ -121,7 +126,7 @@ def test_without_events_it_asks(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("longshore.dispatcher.cli.feed.EVENTS_PATH", "/v1/no-such-thing")
+    monkeypatch.setattr("longshore.dispatcher.cli.events.EVENTS_PATH", "/v1/no-such-thing")
     job_id = array(capsys, 1)
 
     def run() -> None:

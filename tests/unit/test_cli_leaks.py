@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.views import LeakReport
 from longshore.pool.leaks import Leak, LeakKind
 from tests.api_server import connected

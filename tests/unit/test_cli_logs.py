@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from urllib3.response import BaseHTTPResponse, HTTPResponse
 
-from longshore.dispatcher.cli import logs
 from longshore.dispatcher.cli.client import Client, Json, Query
+from longshore.dispatcher.cli.commands import logs
+from longshore.dispatcher.cli.commands.logs import PatienceAsked, look
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import UNREACHABLE, CommandFailure
-from longshore.dispatcher.cli.logs import PatienceAsked, look
-from longshore.dispatcher.cli.main import main
 from longshore.dispatcher.cli.views import ContainerView
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
@@ -130,8 +130,8 @@ def test_a_person_who_waits_for_the_rest_of_a_log_is_told_once(
             super().__call__(began)
             silences.append(began)
 
-    monkeypatch.setattr("longshore.dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("longshore.dispatcher.cli.logs.PatienceAsked", Counted)
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.LOOK_INTERVAL_S", 0.02)
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.PatienceAsked", Counted)
     container_id = begun(server, capsys)
     server.do(lambda backend: backend.finish(container_id, promised=(8, 0)))
 
@@ -181,8 +181,8 @@ def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys:
 def test_who_waits_is_told_what_for_once_each_time(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.cli.logs.LOOK_INTERVAL_S", 0.02)
-    looks = Looks(monkeypatch, "logs")
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.LOOK_INTERVAL_S", 0.02)
+    looks = Looks(monkeypatch, "commands.logs")
     known = "" if how == "submit --follow" else begun(server, capsys)
     if how == "logs":
         server.do(lambda backend: backend.finish(known, promised=(8, 0)))
@@ -221,7 +221,7 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
         self.good = 0
         self.failed = 0
-        monkeypatch.setattr(f"dispatcher.cli.{module}.look", self)
+        monkeypatch.setattr(f"longshore.dispatcher.cli.{module}.look", self)
 
     def __call__(self, client: Client, container_id: str) -> ContainerView:
         try:
@@ -237,9 +237,9 @@ class Looks:
 def test_follow_survives_a_restart_of_the_server(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, output_at_once: bool
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.cli.logs.LOOK_INTERVAL_S", 0.05)
-    monkeypatch.setattr("longshore.dispatcher.cli.logs.PAUSE_S", 0.2)
-    of_tails, of_follow = Looks(monkeypatch, "logs"), Looks(monkeypatch, "submit")
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.LOOK_INTERVAL_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.PAUSE_S", 0.2)
+    of_tails, of_follow = Looks(monkeypatch, "commands.logs"), Looks(monkeypatch, "submit")
     first = CliServer()
     first.start()
     monkeypatch.setenv("LONGSHORE_URL", first.url)

@@ -12,10 +12,10 @@ import urllib3
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.client import checked_token, checked_url
-from longshore.dispatcher.cli.containers import show_fields
+from longshore.dispatcher.cli.commands.containers import show_fields
+from longshore.dispatcher.cli.events import Changed, parse
 from longshore.dispatcher.cli.failure import CommandFailure
-from longshore.dispatcher.cli.feed import Changed, parse
-from longshore.dispatcher.cli.progress import outcome_line
+from longshore.dispatcher.cli.render.progress import outcome_line
 from longshore.dispatcher.cli.submission import amounts, gpus, pairs, read_files
 from longshore.dispatcher.cli.views import ContainerView, ReasonView, ShownInstance, view
 
@@ -359,7 +359,7 @@ def test_events_are_found_however_the_bytes_are_cut() -> None:
 
 
 def test_an_event_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longshore.dispatcher.cli.feed.MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr("longshore.dispatcher.cli.events.MAX_LINE_BYTES", 1000)
     with pytest.raises(CommandFailure, match="without end"):
         list(parse([b"data: "] + [b"x" * 100] * 20))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.main import COMMANDS, cli, main
+from longshore.dispatcher.cli.commands.main import COMMANDS, cli, main
 from tests.cli_server import cli_server
 
 ROOT = Path(__file__).parent.parent.parent
@@ -200,7 +200,7 @@ def test_a_name_that_does_not_resolve_exits_with_3(capsys: pytest.CaptureFixture
 
 def test_importing_the_console_script_imports_nothing_slow() -> None:
     probe = (
-        "import sys, dispatcher.cli.main\n"
+        "import sys, longshore.dispatcher.cli.commands.main\n"
         "slow = ['aiohttp', 'sqlalchemy', 'paramiko', 'boto3', 'botocore', 'urllib3', 'rich', "
         "'yaml', 'structlog', 'asyncio', 'alembic', 'prometheus_client']\n"
         "print([name for name in slow if name in sys.modules])"
@@ -219,7 +219,7 @@ def test_importing_the_console_script_imports_nothing_slow() -> None:
 def test_no_client_command_imports_the_server(nobody: str) -> None:
     probe = (
         "import sys\n"
-        "from longshore.dispatcher.cli.main import main\n"
+        "from longshore.dispatcher.cli.commands.main import main\n"
         f"main(['ps', '--url', {nobody!r}])\n"
         "main(['--help'])\n"
         "slow = ['aiohttp', 'sqlalchemy', 'paramiko', 'boto3', 'structlog', 'alembic', 'asyncio']\n"

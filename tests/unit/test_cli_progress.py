@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from longshore.dispatcher.cli.progress import (
+from longshore.dispatcher.cli.render.progress import (
     CountProgress,
     LineProgress,
     LiveProgress,
@@ -48,7 +48,7 @@ def test_lines_are_written_for_news_only(capsys: pytest.CaptureFixture[str]) -> 
 def test_many_are_counted_when_the_counts_change(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.cli.progress.COUNTS_INTERVAL_S", 0.01)
+    monkeypatch.setattr("longshore.dispatcher.cli.render.progress.COUNTS_INTERVAL_S", 0.01)
     ids = [f"c-{number}" for number in range(30)]
     progress = progress_for([*ids, "c-0"])
     assert isinstance(progress, CountProgress)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.answers import SHOWN_ATTEMPTS
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.api.render.containers import SHOWN_ATTEMPTS
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Preemptible, Retries
 from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from longshore.dispatcher.cli.containers import ps_row, show_fields
-from longshore.dispatcher.cli.explain import LimitView, WaitingView, summary
+from longshore.dispatcher.cli.commands.containers import ps_row, show_fields
+from longshore.dispatcher.cli.commands.explain import LimitView, WaitingView, summary
 from longshore.dispatcher.cli.views import AttemptView, ContainerView, WaitView
 
 WHY = "behind c-5, which is next in line: at quota: max_instances is 1 (position 2 of 4)"

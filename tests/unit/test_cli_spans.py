@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from longshore.dispatcher.cli.described import array, dependency
+from longshore.dispatcher.cli.commands.main import main
+from longshore.dispatcher.cli.container_options import array, dependency
+from longshore.dispatcher.cli.durations import MomentParam, moment_of, seconds_of
 from longshore.dispatcher.cli.failure import CommandFailure
-from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.cli.spans import MomentParam, moment_of, seconds_of
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 

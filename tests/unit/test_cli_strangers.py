@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 

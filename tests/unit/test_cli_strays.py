@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.views import StrayView
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import pytest
 
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import CommandFailure
-from longshore.dispatcher.cli.main import main
-from longshore.dispatcher.cli.progress import LineProgress, LiveProgress
+from longshore.dispatcher.cli.render.progress import LineProgress, LiveProgress
 
 ROOT = Path(__file__).parent.parent.parent
 EVIL = "x\x1b]0;owned\x07\x9b31m\u202ey\x7f"

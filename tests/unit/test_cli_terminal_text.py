@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.cli.terminal_text import Sink
+from longshore.dispatcher.cli.render.terminal_text import Sink
 
 
 def shown(*chunks: bytes, raw: bool = False) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
 ROOT = Path(__file__).parent.parent.parent
@@ -120,7 +120,7 @@ def test_without_events_it_asks(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("longshore.dispatcher.cli.watching.ASK_INTERVAL_S", 0.02)
-    monkeypatch.setattr("longshore.dispatcher.cli.feed.EVENTS_PATH", "/v1/no-such-thing")
+    monkeypatch.setattr("longshore.dispatcher.cli.events.EVENTS_PATH", "/v1/no-such-thing")
     (container_id,) = submit(server, capsys)
     path = f"/v1/containers/{container_id}"
 
@@ -258,7 +258,7 @@ def test_submit_follow_writes_the_output_as_it_comes(server: CliServer, capsys: 
 def test_logs_follow_goes_on_where_it_was_after_a_restart_of_the_server(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longshore.dispatcher.cli.logs.PAUSE_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.PAUSE_S", 0.05)
     first = CliServer()
     first.start()
     monkeypatch.setenv("LONGSHORE_URL", first.url)

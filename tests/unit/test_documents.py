@@ -12,9 +12,9 @@ import click
 import msgspec
 import pytest
 
-from longshore.dispatcher.api.job_wire import JobRequest, TaskRequest
-from longshore.dispatcher.api.wire import ContainerRequest
-from longshore.dispatcher.cli.main import cli
+from longshore.dispatcher.api.schemas.containers import ContainerRequest
+from longshore.dispatcher.api.schemas.jobs import JobRequest, TaskRequest
+from longshore.dispatcher.cli.commands.main import cli
 from longshore.dispatcher.input.yaml_text import documents
 from tests.job_bodies import decoder
 

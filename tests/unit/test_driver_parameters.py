@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.config.driver_parameters import HIDDEN
 from longshore.dispatcher.config.loading import load_config
 from longshore.drivers.errors import ConfigError

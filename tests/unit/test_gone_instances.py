@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.messages import SaveInstance
 from longshore.dispatcher.service.contracts import NotFound, Unavailable
 from longshore.dispatcher.store.store import Store

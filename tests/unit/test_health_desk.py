@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.config.disk_room import room_at
 from longshore.dispatcher.domain.views import Problem, ProblemKind
 from longshore.dispatcher.service.health import (

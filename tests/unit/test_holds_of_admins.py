@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.core import MOST_NOTES_OF_GONE
 from longshore.pool.messages import DestroyInstance

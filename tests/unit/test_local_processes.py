@@ -76,7 +76,7 @@ def test_what_only_looks_alike_lives(instance: str, extra: dict[str, str]) -> No
 def test_our_own_process_is_never_among_them() -> None:
     # A process of the instance runs the very code that ends the instance, and must survive it.
     code = (
-        "from longshore.drivers.local_processes import end_processes, processes_of;"
+        "from longshore.drivers.local.processes import end_processes, processes_of;"
         f"end_processes({INSTANCE!r}); print(processes_of({INSTANCE!r}))"
     )
     done = subprocess.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from longshore.dispatcher.api.near_names import NearNames
+from longshore.dispatcher.api.validate.job_tasks import NearNames
 
 MANY = [f"mProject_ID{number:07}" for number in range(5000)] + ["mConcat", "mBackground"]
 

@@ -96,7 +96,7 @@ def test_the_wheel_holds_every_module_and_nothing_of_the_checkout(wheel: zipfile
 
 def test_the_wheel_names_its_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
     [points] = [name for name in wheel.namelist() if name.endswith("/entry_points.txt")]
-    assert "longshore = longshore.dispatcher.cli.main:main" in wheel.read(points).decode()
+    assert "longshore = longshore.dispatcher.cli.commands.main:main" in wheel.read(points).decode()
     [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
     assert "License-Expression: Apache-2.0" in wheel.read(metadata).decode()
     assert any(name.endswith("/licenses/LICENSE") for name in wheel.namelist())

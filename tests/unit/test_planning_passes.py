@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from longshore.dispatcher.api.event_data import RENDERING
+from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.domain.messages import Event, PublishFailedPass
 from longshore.dispatcher.scheduler.batch import scheduling_pass

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from longshore.dispatcher.api.event_data import RENDERING
+from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.domain.containers import ContainerState, Dependency, Reason
 from longshore.dispatcher.domain.jobs import Job, JobState, Tally
 from longshore.dispatcher.domain.messages import (

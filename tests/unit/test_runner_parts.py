@@ -32,7 +32,7 @@ from longshore.pool.runner.wire import ProtocolError, StartOrder
 from tests.conftest import not_tested
 from tests.runner_harness import alive, eventually, reap_one
 
-SOURCES = sorted(Path(deploy.__file__).parent.glob("runner/*.py"))
+SOURCES = sorted(Path(deploy.__file__).parents[1].glob("runner/*.py"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.dispatcher.service.contracts import Conflict
 from longshore.dispatcher.store.store import Store

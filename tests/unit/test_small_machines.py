@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from longshore.dispatcher.api.event_data import RENDERING
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.api.render.events import RENDERING
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.domain.messages import PublishInstance
 from longshore.dispatcher.explain.explanation import explain

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.messages import InsertContainers, InstanceKillRequested
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, ListInstances

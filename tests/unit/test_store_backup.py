@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.cli.main import main
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.store.backup import back_up
 from longshore.dispatcher.store.errors import StoreUnusable
 

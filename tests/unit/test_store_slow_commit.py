@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from sqlalchemy import Engine, event
 
-from longshore.dispatcher.api.problem_details import IN_DOUBT, answer_for
+from longshore.dispatcher.api.render.problems import IN_DOUBT, answer_for
 from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
 from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter

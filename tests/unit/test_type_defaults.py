@@ -9,9 +9,9 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.api.answers import container_answer
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
-from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.api.render.containers import container_answer
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.domain.containers import Attempt, Constraints, ContainerSpec, Placement
 from longshore.dispatcher.domain.feasibility import (
     eligible_types,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.api.limits import ApiLimits, Defaults
-from longshore.dispatcher.api.requests import SubmissionDecoder
+from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
+from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.submission import read_files
 from longshore.dispatcher.config.file import read_mapping

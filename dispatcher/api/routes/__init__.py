@@ -1,0 +1,1 @@
+"""The routes, one file a resource, and the OpenAPI document that is made of their table."""

@@ -1,0 +1,191 @@
+"""The routes of containers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from aiohttp import web
+
+from longshore.dispatcher.api.render.containers import (
+    NO_STANDING,
+    container_answer,
+    container_bytes,
+    how_many_fit,
+    json_response,
+)
+from longshore.dispatcher.api.routes.logs import LogStream
+from longshore.dispatcher.api.routes.streams import StreamGate
+from longshore.dispatcher.api.schemas.containers import (
+    CancelRequest,
+    ContainerList,
+    PriorityRequest,
+)
+from longshore.dispatcher.api.validate.bodies import (
+    Bodies,
+    QueryString,
+    decode_one,
+    idempotency_key,
+)
+from longshore.dispatcher.api.validate.ids import path_id
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
+from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
+from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
+from longshore.dispatcher.explain.explanation import WaitStatus
+from longshore.dispatcher.service.contracts import Backend
+from longshore.drivers.errors import InvalidRequest
+
+ANONYMOUS = "anonymous"
+LIST_PARAMETERS = (
+    *("state", "user", "project", "name", "instance"),
+    *("job", "task", "array_index", "limit", "cursor"),
+)
+_PAGE_DEFAULT = 100
+_MANY = 200
+_FEW = 20
+_OFFSET_MAX = 2**53
+_STATES = {state.value: state for state in ContainerState}
+
+
+class ContainerRoutes:
+    """Answers for `/v1/containers` and below."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        bodies: Bodies,
+        decoder: SubmissionDecoder,
+        gate: StreamGate,
+        limits: ApiLimits,
+    ) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._decoder = decoder
+        self._gate = gate
+        self._limits = limits
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Take one container or a list of them, all or nothing."""
+        key = idempotency_key(request)
+        submission = await self._bodies.decoded(request, self._decoder.decode)
+        try:
+            made = await self._backend.submit(
+                submission.items,
+                user=ANONYMOUS,
+                idempotency_key=key,
+                fingerprint=submission.fingerprint,
+            )
+        except InvalidRequest as error:
+            if submission.listed:
+                raise
+            whole = [(path.removeprefix("[0]."), what) for path, what in error.problems]
+            raise InvalidRequest(whole) from error
+        if submission.listed:
+            return await _list_response(made, status=201)
+        headers = {"Location": f"/v1/containers/{made[0].id}"}
+        return json_response(container_answer(made[0]), status=201, headers=headers)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer a page of containers, newest first."""
+        query = QueryString(request, LIST_PARAMETERS)
+        which = ContainerFilter(
+            states=_states(query),
+            user=query.text("user"),
+            project=query.text("project"),
+            name=query.text("name"),
+            instance_id=query.text("instance"),
+            job_id=query.text("job"),
+            task=query.text("task"),
+            array_index=_array_index(query),
+        )
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        page = await self._page(which, cursor=query.text("cursor"), limit=limit)
+        standings = {}
+        for number, one in enumerate(page.items):
+            standings[one.id] = self._standing(one)
+            if number % _FEW == 0:
+                # Positions are counted among all classes: others get their turn in between.
+                await asyncio.sleep(0)
+        return await _list_response(page.items, standings=standings, next_cursor=page.next_cursor)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one container, with why its log does not come."""
+        container = await self._backend.container(path_id(request, "container"))
+        problem = self._backend.log_problem(container)
+        return json_response(
+            container_answer(container, self._standing(container), log_problem=problem or None)
+        )
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Change a container's priority."""
+        container_id = path_id(request, "container")
+        wanted = await self._bodies.decoded(request, partial(decode_one, PriorityRequest))
+        return self._answer(await self._backend.set_priority(container_id, wanted.priority))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Ask for a container to be cancelled."""
+        container_id = path_id(request, "container")
+        await self._bodies.decoded(request, partial(decode_one, CancelRequest))
+        return self._answer(await self._backend.cancel(container_id), status=202)
+
+    async def logs(self, request: web.Request) -> web.StreamResponse:
+        """Stream the bytes of stdout or stderr."""
+        query = QueryString(request, ("stream", "offset", "follow"))
+        log = LogStream(
+            self._backend,
+            self._gate,
+            self._limits,
+            container_id=path_id(request, "container"),
+            stream=query.choice("stream", "stdout", ("stdout", "stderr")),
+            offset=query.whole("offset", 0, low=0, high=_OFFSET_MAX),
+            follow=query.choice("follow", "false", ("true", "false", "1", "0")) in {"true", "1"},
+        )
+        with self._gate.admit():
+            return await log.answer(request)
+
+    async def _page(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        page = await self._backend.containers(which, cursor=cursor, limit=limit)
+        fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
+        if fitting < len(page.items):
+            page = await self._backend.containers(which, cursor=cursor, limit=fitting)
+        return page
+
+    def _answer(self, container: Container, *, status: int = 200) -> web.Response:
+        answer = container_answer(container, self._standing(container))
+        return json_response(answer, status=status)
+
+    def _standing(self, container: Container) -> WaitStatus:
+        return NO_STANDING if container.state.final else self._backend.standing(container)
+
+
+async def _list_response(
+    containers: Sequence[Container],
+    *,
+    status: int = 200,
+    standings: Mapping[str, WaitStatus] | None = None,
+    next_cursor: str | None = None,
+) -> web.Response:
+    known = standings or {}
+
+    def build() -> web.Response:
+        items = [
+            container_answer(one, known.get(one.id, NO_STANDING), most_attempts=LISTED_ATTEMPTS)
+            for one in containers
+        ]
+        return json_response(ContainerList(items=items, next_cursor=next_cursor), status=status)
+
+    return build() if len(containers) <= _MANY else await asyncio.to_thread(build)
+
+
+def _array_index(query: QueryString) -> int | None:
+    index = query.whole("array_index", -1, low=0, high=MOST_CONTAINERS - 1)
+    return index if index >= 0 else None
+
+
+def _states(query: QueryString) -> tuple[ContainerState, ...]:
+    words = query.choices("state", _STATES)
+    return tuple(_STATES[word] for word in words)

@@ -1,0 +1,180 @@
+"""Events as server-sent events, resumed where a client left off.
+
+An event's id is `EPOCH-NUMBER`: numbers begin anew with each start of the server, so the epoch
+tells whether a number still means what it meant. Where events are missing, the client is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from aiohttp import web
+
+from longshore.dispatcher.api.render.containers import encode
+from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
+from longshore.dispatcher.api.schemas.containers import EventAnswer
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.domain.views import ServerEvent
+from longshore.dispatcher.service.contracts import Backend
+from longshore.drivers.errors import InvalidRequest
+
+_EVENT_ID = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})")
+_GAP = "Events are missing here: list again what you need to know."
+
+_BATCH_EVENTS = 256
+_BATCH_BYTES = 256 * 2**10
+
+Send = Callable[[bytes], Awaitable[None]]
+
+
+class EventEncoder:
+    """Encodes events, each once for all subscribers that are at about the same place."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._encoded: OrderedDict[int, bytes] = OrderedDict()
+
+    def encoded(self, event: ServerEvent) -> bytes:
+        """Return an event as it is sent."""
+        known = self._encoded.get(event.number)
+        if known is not None:
+            return known
+        answer = EventAnswer(number=event.number, kind=event.kind, id=event.id, data=event.data)
+        made = self._framed(event.kind, encode(answer), event.number)
+        if len(made) <= _BATCH_BYTES // _BATCH_EVENTS * 4:
+            self._encoded[event.number] = made
+            if len(self._encoded) > _BATCH_EVENTS:
+                self._encoded.popitem(last=False)
+        return made
+
+    def message(self, kind: str, what: str, *, number: int | None = None) -> bytes:
+        """Return an event about the stream itself; `number` becomes the client's last id."""
+        return self._framed(kind, encode({"message": what}), number)
+
+    def _framed(self, kind: str, data: bytes, number: int | None) -> bytes:
+        head = "" if number is None else f"id: {self.epoch}-{number}\n"
+        return f"{head}event: {kind}\ndata: ".encode() + data + b"\n\n"
+
+
+class EventStream:
+    """Sends server-sent events to one subscriber.
+
+    `last_event_id` is what the client got last ("" for from now on); raises `InvalidRequest` when
+    it is no id of an event.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        gate: StreamGate,
+        limits: ApiLimits,
+        encoder: EventEncoder,
+        *,
+        last_event_id: str,
+    ) -> None:
+        self._backend = backend
+        self._gate = gate
+        self._limits = limits
+        self._encoder = encoder
+        newest = backend.last_event_number()
+        self._seen, self._gap = newest, False
+        if last_event_id:
+            after = self._still_valid(last_event_id, newest)
+            self._seen, self._gap = (newest, True) if after is None else (after, False)
+        self._queue: asyncio.Queue[ServerEvent] = asyncio.Queue(_BATCH_EVENTS)
+
+    def _still_valid(self, last_event_id: str, newest: int) -> int | None:
+        match = _EVENT_ID.fullmatch(last_event_id)
+        if match is None:
+            raise InvalidRequest([("Last-Event-ID", "must be the id of an event, as it came")])
+        epoch, number = match.group(1), int(match.group(2))
+        if number > newest or (epoch is not None and int(epoch) != self._encoder.epoch):
+            return None
+        return number
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Return the answer once the subscription has ended."""
+        response = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
+        response.content_type = "text/event-stream"
+        response.charset = "utf-8"
+        await response.prepare(request)
+
+        async def send(text: bytes) -> None:
+            async with asyncio.timeout(self._limits.write_timeout_s):
+                await response.write(text)
+
+        async def copy() -> bool:
+            await send(b"retry: 2000\n: longshore events\n\n")
+            if self._gap:
+                await send(self._encoder.message("gap", _GAP, number=self._seen))
+            return await self._relay(request, send)
+
+        return await run_stream(request, response, copy)
+
+    async def _relay(self, request: web.Request, send: Send) -> bool:
+        clock = asyncio.get_running_loop().time
+        quiet_since = clock()
+        pump = asyncio.create_task(self._pump())
+        try:
+            while not gone(request):
+                batch = await self._batch()
+                if batch:
+                    await send(batch)
+                    quiet_since = clock()
+                elif self._gate.closing or pump.done():
+                    if pump.done():
+                        pump.result()
+                    return await self._say_ended(send)
+                elif clock() - quiet_since >= self._limits.heartbeat_s:
+                    await send(b": heartbeat\n\n")
+                    quiet_since = clock()
+            return False
+        finally:
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+
+    async def _pump(self) -> None:
+        """Queue events as fast as they are sent; the backend keeps the others, or lets them go."""
+        events = self._backend.events(after=self._seen)
+        try:
+            async for event in events:
+                await self._queue.put(event)
+        finally:
+            await _close(events)
+
+    async def _batch(self) -> bytes:
+        """Return what is there to be sent, after a short wait at most."""
+        try:
+            async with asyncio.timeout(self._limits.watch_interval_s):
+                event = await self._queue.get()
+        except TimeoutError:
+            return b""
+        batch = bytearray()
+        while True:
+            if event.number > self._seen + 1:
+                batch += self._encoder.message("gap", _GAP)
+            self._seen = event.number
+            batch += self._encoder.encoded(event)
+            if self._queue.empty() or len(batch) > _BATCH_BYTES:
+                return bytes(batch)
+            event = self._queue.get_nowait()
+
+    async def _say_ended(self, send: Send) -> bool:
+        newest = self._backend.last_event_number()
+        if newest > self._seen and not self._gate.closing:
+            # What came after the last one sent is no longer kept; a new start must not want it.
+            await send(self._encoder.message("gap", _GAP, number=newest))
+        else:
+            what = "The server stops: come back with the last id that you got."
+            await send(self._encoder.message("stopped", what))
+        return True
+
+
+async def _close(events: AsyncIterator[ServerEvent]) -> None:
+    """Close what can be closed: a generator would otherwise wait for the collector."""
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()

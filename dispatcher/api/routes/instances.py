@@ -1,0 +1,125 @@
+"""The routes of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from longshore.dispatcher.api.render.containers import (
+    instance_answer,
+    instance_list,
+    json_response,
+    leak_list,
+    stray_list,
+)
+from longshore.dispatcher.api.routes.containers import ANONYMOUS
+from longshore.dispatcher.api.schemas.instances import (
+    IdleBehaviorRequest,
+    KillRequest,
+    StraysRequest,
+)
+from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode_one
+from longshore.dispatcher.api.validate.ids import path_id
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.rfc3339 import end_problem, parse_moment
+from longshore.dispatcher.api.validate.text_rules import text_problem
+from longshore.dispatcher.service.contracts import Backend
+from longshore.drivers.errors import InvalidRequest
+from longshore.pool.model import IdleBehavior
+
+PAGE_PARAMETERS = ("limit", "cursor")
+INSTANCE_LIST_PARAMETERS = ("gone", *PAGE_PARAMETERS)
+_PAGE_DEFAULT = 100
+_REASON_DEFAULT = "asked for over the API"
+
+
+class InstanceRoutes:
+    """Answers for `/v1/instances` and below, for `/v1/leaks` and `/v1/strays`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        bodies: Bodies,
+        limits: ApiLimits,
+        now: Callable[[], float | None],
+    ) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._limits = limits
+        self._now = now
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer a page of instances; with `gone`, of those that are gone."""
+        query = QueryString(request, INSTANCE_LIST_PARAMETERS)
+        gone = query.choice("gone", "false", ("true", "false")) == "true"
+        cursor, limit = self._page_of(query)
+        if gone:
+            report = await self._backend.gone_instances(cursor=cursor, limit=limit)
+        else:
+            report = self._backend.instances(cursor=cursor, limit=limit)
+        return json_response(instance_list(report))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one instance, gone or not."""
+        view = await self._backend.instance(path_id(request, "instance"))
+        return json_response(instance_answer(view))
+
+    async def leaks(self, request: web.Request) -> web.Response:
+        """Answer a page of what is billed and not wanted."""
+        cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
+        return json_response(leak_list(self._backend.leaks(cursor=cursor, limit=limit)))
+
+    async def strays(self, request: web.Request) -> web.Response:
+        """Answer a page of the strays that are kept."""
+        cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
+        page = self._backend.strays(cursor=cursor, limit=limit)
+        return json_response(stray_list(page.items, page.next_cursor))
+
+    def _page_of(self, query: QueryString) -> tuple[str, int]:
+        """Return which page is asked for, as its cursor and how many it may have."""
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        return query.cursor(), limit
+
+    async def decide_strays(self, request: web.Request) -> web.Response:
+        """End strays that are kept on an instance, or leave them to their own end."""
+        instance_id = path_id(request, "instance")
+        wanted = await self._bodies.decoded(request, partial(decode_one, StraysRequest))
+        decided = await self._backend.decide_strays(
+            instance_id, wanted.attempts, adopt=wanted.fate == "adopt"
+        )
+        return json_response(stray_list(decided), status=202)
+
+    async def set_idle_behavior(self, request: web.Request) -> web.Response:
+        """Hold, drain or run an instance."""
+        instance_id = path_id(request, "instance")
+        wanted = await self._bodies.decoded(request, partial(decode_one, IdleBehaviorRequest))
+        until = self._checked_end(wanted)
+        view = await self._backend.set_idle_behavior(
+            instance_id, wanted.idle_behavior, reason=wanted.reason, user=ANONYMOUS, until=until
+        )
+        return json_response(instance_answer(view))
+
+    def _checked_end(self, wanted: IdleBehaviorRequest) -> float | None:
+        """Return until when an instance is held; raises `InvalidRequest` with all that is wrong."""
+        problems = []
+        if wrong := text_problem(wanted.reason):
+            problems.append(("reason", wrong))
+        if wanted.until is not None and wanted.idle_behavior is not IdleBehavior.HOLD:
+            problems.append(("until", "is for a hold alone: leave it out"))
+        elif wanted.until is not None and (wrong := end_problem(wanted.until, self._now())):
+            problems.append(("until", wrong))
+        if problems:
+            raise InvalidRequest(problems)
+        return None if wanted.until is None else parse_moment(wanted.until)
+
+    async def kill(self, request: web.Request) -> web.Response:
+        """Destroy an instance now."""
+        instance_id = path_id(request, "instance")
+        wanted = await self._bodies.decoded(request, partial(decode_one, KillRequest))
+        if wrong := text_problem(wanted.reason):
+            raise InvalidRequest([("reason", wrong)])
+        view = await self._backend.kill_instance(instance_id, wanted.reason or _REASON_DEFAULT)
+        return json_response(instance_answer(view), status=202)

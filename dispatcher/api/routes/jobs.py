@@ -1,0 +1,273 @@
+"""The routes of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from aiohttp import web
+
+from longshore.dispatcher.api.render.containers import how_many_fit, json_response
+from longshore.dispatcher.api.render.jobs import PlanAnswer, job_answer, job_bytes, plan_answer
+from longshore.dispatcher.api.routes.containers import ANONYMOUS
+from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.schemas import containers
+from longshore.dispatcher.api.schemas import jobs as job_wire
+from longshore.dispatcher.api.schemas.containers import CancelRequest
+from longshore.dispatcher.api.schemas.jobs import DispatchRequest, JobChangeRequest, JobList
+from longshore.dispatcher.api.validate.bodies import (
+    Bodies,
+    QueryString,
+    decode_one,
+    idempotency_key,
+)
+from longshore.dispatcher.api.validate.ids import path_id
+from longshore.dispatcher.api.validate.jobs import JobDecoder, JobSubmission
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.submissions import fingerprint
+from longshore.dispatcher.domain.containers import Reason, WaitReason
+from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.queries import JobFilter, JobPage
+from longshore.dispatcher.service.contracts import Backend
+from longshore.drivers.errors import InvalidRequest
+
+JOB_LIST_PARAMETERS = (*("state", "user", "project", "name", "parent", "own", "limit", "cursor"),)
+_PAGE_DEFAULT = 100
+_MANY_TASKS = 200
+_STATES = {state.value: state for state in JobState}
+
+
+class JobRoutes:
+    """Answers for `/v1/jobs` and below."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        bodies: Bodies,
+        decoder: JobDecoder,
+        limits: ApiLimits,
+        now: Callable[[], float | None],
+    ) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._decoder = decoder
+        self._limits = limits
+        self._now = now
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Take a job with all of its containers, or nothing of it."""
+        key = idempotency_key(request)
+        submission = await self._bodies.decoded(request, self._decoder.decode)
+        made = await self._backend.submit_job(
+            submission.job,
+            user=ANONYMOUS,
+            idempotency_key=key,
+            fingerprint=submission.fingerprint,
+        )
+        location = {"Location": f"/v1/jobs/{made.id}"}
+        return await _answer(made, status=201, headers=location, now=self._now())
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer a page of jobs, newest first, without their tasks; `own` ones are no runs."""
+        query = QueryString(request, JOB_LIST_PARAMETERS)
+        parent, own = query.text("parent"), query.choice("own", "false", ("true", "false"))
+        if parent and own == "true":
+            raise InvalidRequest([("own", "leaves out the runs that parent asks for: give one")])
+        which = JobFilter(
+            states=tuple(_STATES[word] for word in query.choices("state", _STATES)),
+            user=query.text("user"),
+            project=query.text("project"),
+            name=query.text("name"),
+            parent=parent,
+            own=own == "true",
+        )
+        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
+        page = await self._page(which, cursor=query.text("cursor"), limit=limit)
+
+        # Not in a thread: it is the engine that knows.
+        told = [(one, self._backend.trouble(one)) for one in page.items]
+
+        def build() -> web.Response:
+            items = [job_answer(one, with_tasks=False, trouble=trouble) for one, trouble in told]
+            return json_response(JobList(items=items, next_cursor=page.next_cursor))
+
+        many = sum(len(one.tallies) for one in page.items) > _MANY_TASKS
+        return await asyncio.to_thread(build) if many else build()
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one job with its tasks."""
+        job = await self._backend.job(path_id(request, "job"))
+        waits, trouble = self._backend.why_nowhere(job), self._backend.trouble(job)
+        return await _answer(job, now=self._now(), waits=waits, trouble=trouble)
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Change a job's priority, hold it, or release it."""
+        job_id = path_id(request, "job")
+        wanted = await self._bodies.decoded(request, partial(decode_one, JobChangeRequest))
+        changed: Job | None = None
+        # Nothing may start in between that shall not: held first, or released last.
+        if wanted.held:
+            changed = await self._backend.hold_job(job_id, held=True)
+        if wanted.priority is not None:
+            changed = await self._backend.set_job_priority(job_id, wanted.priority)
+        if wanted.held is False:
+            changed = await self._backend.hold_job(job_id, held=False)
+        if changed is None:
+            raise InvalidRequest([("", "changes nothing: give priority, held, or both")])
+        return await _answer(changed)
+
+    async def revise(self, request: web.Request) -> web.Response:
+        """Make a system or sysbatch job what the body says: its next revision."""
+        job_id = path_id(request, "job")
+        submission = await self._revision(request, job_id)
+        return await _answer(await self._backend.revise_job(job_id, submission.job))
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """Answer what a job would come to, or its update, and change nothing."""
+        job_id = QueryString(request, ("job",)).text("job")
+        if job_id:
+            submission = await self._revision(request, job_id)
+        else:
+            submission = await self._bodies.decoded(request, self._decoder.decode)
+        plan = await self._backend.plan_job(submission.job, job_id=job_id, user=ANONYMOUS)
+        schedule = submission.job.terms.schedule
+        return json_response(plan_answer(plan, schedule, self._now()))
+
+    async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
+        """Return the job of a body that names no other project than the job's own."""
+        # Nobody need read a body for a job that there is not.
+        project = (await self._backend.job(job_id)).project
+        return await self._bodies.decoded(request, partial(self._decoder.decode, project=project))
+
+    async def dispatch(self, request: web.Request) -> web.Response:
+        """Run a parameterised job with the parameters of the body."""
+        job_id, key = path_id(request, "job"), idempotency_key(request)
+        wanted = await self._bodies.decoded(request, partial(decode_one, DispatchRequest))
+        made = await self._backend.dispatch_job(
+            job_id,
+            wanted.parameters,
+            user=ANONYMOUS,
+            idempotency_key=key,
+            fingerprint=fingerprint(["dispatch", job_id, wanted.parameters]),
+        )
+        location = {"Location": f"/v1/jobs/{made.id}"}
+        return await _answer(made, status=201, headers=location, now=self._now())
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Ask for all of a job to be cancelled."""
+        job_id = path_id(request, "job")
+        await self._bodies.decoded(request, partial(decode_one, CancelRequest))
+        return await _answer(await self._backend.cancel_job(job_id), status=202)
+
+    async def _page(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
+        page = await self._backend.jobs(which, cursor=cursor, limit=limit)
+        fitting = how_many_fit(map(job_bytes, page.items), self._limits.page_bytes)
+        if fitting < len(page.items):
+            page = await self._backend.jobs(which, cursor=cursor, limit=fitting)
+        return page
+
+
+async def _answer(
+    job: Job,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    now: float | None = None,
+    waits: WaitReason | msgspec.UnsetType | None = msgspec.UNSET,
+    trouble: Reason | msgspec.UnsetType | None = msgspec.UNSET,
+) -> web.Response:
+    def build() -> web.Response:
+        answer = job_answer(job, with_tasks=True, now=now, waits=waits, trouble=trouble)
+        return json_response(answer, status=status, headers=headers)
+
+    return build() if len(job.tasks) <= _MANY_TASKS else await asyncio.to_thread(build)
+
+
+# ---- the table of the routes of jobs -------------------------------------------------------------
+
+
+def job_routes(jobs: JobRoutes) -> list[Route]:
+    """Return the routes of jobs."""
+    return [*_of_all(jobs), *_of_one(jobs, "/v1/jobs/{id}")]
+
+
+def _of_all(jobs: JobRoutes) -> list[Route]:
+    return [
+        Route(
+            method="POST",
+            path="/v1/jobs",
+            handler=jobs.submit,
+            summary="Submit a job: containers, arrays of them, and what waits for what",
+            request=(job_wire.JobRequest,),
+            answer=(job_wire.JobAnswer,),
+            status=201,
+            headers=("Idempotency-Key",),
+        ),
+        Route(
+            method="GET",
+            path="/v1/jobs",
+            handler=jobs.list,
+            summary="List jobs, newest first, without their tasks",
+            answer=(job_wire.JobList,),
+            parameters=JOB_LIST_PARAMETERS,
+        ),
+        Route(
+            method="POST",
+            path="/v1/jobs/plan",
+            handler=jobs.plan,
+            summary="Tell what a job would come to, or with `job` its update, and change nothing",
+            request=(job_wire.JobRequest,),
+            answer=(PlanAnswer,),
+            parameters=("job",),
+        ),
+    ]
+
+
+def _of_one(jobs: JobRoutes, job: str) -> list[Route]:
+    return [
+        Route(
+            method="GET",
+            path=job,
+            handler=jobs.show,
+            summary="Show one job with its tasks",
+            answer=(job_wire.JobAnswer,),
+        ),
+        Route(
+            method="PATCH",
+            path=job,
+            handler=jobs.change,
+            summary="Change a job's priority, hold it, or release it",
+            request=(job_wire.JobChangeRequest,),
+            answer=(job_wire.JobAnswer,),
+        ),
+        Route(
+            method="PUT",
+            path=job,
+            handler=jobs.revise,
+            summary="Update a system or sysbatch job: make it what the body says",
+            request=(job_wire.JobRequest,),
+            answer=(job_wire.JobAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{job}/dispatch",
+            handler=jobs.dispatch,
+            summary="Run a parameterized job with these parameters",
+            request=(job_wire.DispatchRequest,),
+            answer=(job_wire.JobAnswer,),
+            status=201,
+            headers=("Idempotency-Key",),
+        ),
+        Route(
+            method="POST",
+            path=f"{job}/cancel",
+            handler=jobs.cancel,
+            summary="Ask for all of a job to be cancelled",
+            request=(containers.CancelRequest,),
+            answer=(job_wire.JobAnswer,),
+            status=202,
+        ),
+    ]

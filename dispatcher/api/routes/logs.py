@@ -1,0 +1,113 @@
+"""A container's log as a stream of raw bytes, followed if asked to."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.service.contracts import Backend
+
+LOG_PROBLEM = "Longshore-Log-Problem"
+"""The header that says why what a container writes did not come when the answer began."""
+
+
+class LogStream:
+    """Copies one stream of a container's last attempt to a client.
+
+    When another attempt begins while it follows, its log is copied from its own beginning.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        gate: StreamGate,
+        limits: ApiLimits,
+        *,
+        container_id: str,
+        stream: str,
+        offset: int,
+        follow: bool,
+    ) -> None:
+        self._backend = backend
+        self._gate = gate
+        self._limits = limits
+        self._container_id = container_id
+        self._stream = stream
+        self._offset = offset
+        self._follow = follow
+        self._attempt_id: str | None = None
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Return the answer once it is sent; raises `NotFound` and `Unavailable` before."""
+        container = await self._note_attempt()
+        data, complete = await self._read()
+        response = web.StreamResponse()
+        if problem := self._backend.log_problem(container):
+            # Bytes are all that a body has: who waits for some is told here what for.
+            response.headers[LOG_PROBLEM] = _as_header(problem)
+        response.content_type = "application/octet-stream"
+        await response.prepare(request)
+
+        async def copy() -> bool:
+            ended = await self._send(response, data, complete)
+            while not ended:
+                if self._gate.closing or gone(request):
+                    return False
+                ended = await self._step(request, response)
+            return True
+
+        return await run_stream(request, response, copy)
+
+    async def _step(self, request: web.Request, response: web.StreamResponse) -> bool:
+        """Send what there is, or wait until there may be more; return whether that was all."""
+        recheck_s = self._limits.log_recheck_s
+        news = asyncio.ensure_future(
+            self._backend.wait_log(self._container_id, timeout_s=recheck_s)
+        )
+        try:
+            # It must wait before we look, or what comes in between would go unnoticed.
+            await asyncio.sleep(0)
+            if self._follow:
+                await self._note_attempt()
+            data, complete = await self._read()
+            if await self._send(response, data, complete):
+                return True
+            while not (data or news.done() or self._gate.closing or gone(request)):
+                await asyncio.wait({news}, timeout=self._limits.watch_interval_s)
+            return False
+        finally:
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)
+
+    async def _send(self, response: web.StreamResponse, data: bytes, complete: bool) -> bool:
+        if data:
+            async with asyncio.timeout(self._limits.write_timeout_s):
+                await response.write(data)
+        return complete or (not self._follow and len(data) < self._limits.log_chunk_bytes)
+
+    async def _read(self) -> tuple[bytes, bool]:
+        data, complete = await self._backend.read_log(
+            self._container_id,
+            stream=self._stream,
+            offset=self._offset,
+            limit=self._limits.log_chunk_bytes,
+        )
+        self._offset += len(data)
+        return data, complete
+
+    async def _note_attempt(self) -> Container:
+        container = await self._backend.container(self._container_id)
+        last = container.attempts[-1].id if container.attempts else None
+        if last != self._attempt_id and self._attempt_id is not None:
+            self._offset = 0
+        self._attempt_id = last
+        return container
+
+
+def _as_header(sentence: str) -> str:
+    """Return a sentence as the value of a header: one line of ASCII."""
+    return " ".join(sentence.encode("ascii", "replace").decode().split())

@@ -1,0 +1,283 @@
+"""The JSON of jobs: what requests may say and what answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from longshore.dispatcher.api.schemas.containers import (
+    TIME_LIMIT_MAX_S,
+    DependencyAnswer,
+    Priority,
+    ReasonAnswer,
+    Request,
+    RunRequest,
+    WaitAnswer,
+)
+from longshore.dispatcher.api.schemas.words import (
+    NOTHING_LIKE,
+    OF_THE_WHOLE,
+    WORDS_FOR_ARRAYS,
+    WORDS_FOR_RUNS,
+    elsewhere,
+)
+from longshore.dispatcher.domain.jobs import MOST_CONTAINERS, ElasticMode, JobType, Overlap, Role
+
+ArraySize = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONTAINERS)]
+StartupOrder = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+MaxParallel = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+Stagger = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+JobSize = Annotated[float, msgspec.Meta(gt=0, le=10**18)]
+Runtime = Annotated[float, msgspec.Meta(ge=0.001, le=TIME_LIMIT_MAX_S)]
+
+
+class ArrayRequest(Request, frozen=True, kw_only=True):
+    """How many containers a task has, and how many of them may be under way at once."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("count", "completions", "n"), "size"),
+        **dict.fromkeys(("parallelism", "max_parallel", "limit", "concurrency"), "max_running"),
+    }
+
+    size: ArraySize
+    max_running: ArraySize | None = None
+
+
+class TaskRequest(RunRequest, frozen=True, kw_only=True):
+    """One part of a job: a container, or with `array` many that know their index.
+
+    In an elastic job it is a component of that `role`; lower `startup_order` starts first.
+    """
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **RunRequest.words_of_others,
+        **WORDS_FOR_ARRAYS,
+        **dict.fromkeys(("size", "instances"), "array"),
+    }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **NOTHING_LIKE,
+        **elsewhere((), OF_THE_WHOLE, "beside tasks, once"),
+    }
+    examples: ClassVar[Mapping[str, str]] = {
+        **RunRequest.examples,
+        "array": "array: 100, whose elements have the indices 0 to 99, or"
+        " array: {size: 100, max_running: 10}",
+    }
+
+    array: ArraySize | ArrayRequest | None = None
+    role: Role = Role.ESSENTIAL
+    startup_order: StartupOrder = 0
+
+
+class UpdateRequest(Request, frozen=True, kw_only=True):
+    """How fast the next revision comes: `max_parallel` replaced at a time, `stagger_s` apart."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("parallelism", "maxUnavailable"), "max_parallel"),
+        "min_healthy_time": "stagger_s",
+    }
+
+    max_parallel: MaxParallel = 1
+    stagger_s: Stagger = 30.0
+
+
+class PeriodicRequest(Request, frozen=True, kw_only=True):
+    """When a job begins again and again: at each time of any of the cron expressions."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("schedule", "crons", "spec"), "cron"),
+        **dict.fromkeys(("tz", "timezone", "timeZone"), "time_zone"),
+        **dict.fromkeys(("prohibit_overlap", "concurrencyPolicy", "concurrency"), "overlap"),
+    }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("startingDeadlineSeconds", "deadline_s", "deadline"),
+            "there is nothing like it here; of missed times the latest is made up for",
+        ),
+        **dict.fromkeys(
+            ("suspend", "enabled"), "there is nothing like it here; 'longshore hold ID' does that"
+        ),
+    }
+
+    cron: str | list[str]
+    time_zone: str = "UTC"
+    overlap: Overlap = Overlap.ALLOW
+
+
+class ParameterizedRequest(Request, frozen=True, kw_only=True):
+    """What a job is dispatched with: names, and the values of those that may be left out."""
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        "meta_required": "required",
+        **dict.fromkeys(("meta_optional", "defaults"), "optional"),
+    }
+
+    required: list[str] = msgspec.field(default_factory=list)
+    optional: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class JobRequest(Request, frozen=True, kw_only=True):
+    """A job: containers submitted together, and what waits for what.
+
+    `update` to `ignore_system` are for system and sysbatch jobs, `mode` to `scale_up` for elastic
+    ones, `periodic` and `parameterized` for batch and sysbatch ones.
+    """
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("jobs", "steps", "groups", "containers", "stages"), "tasks"),
+        **WORDS_FOR_RUNS,
+        **dict.fromkeys(("timeZone", "concurrencyPolicy"), "periodic"),
+        **dict.fromkeys(("meta", "tags"), "labels"),
+        **OF_THE_WHOLE,
+        "kind": "type",
+        "runtime": "runtime_s of an elastic job, else time_limit_s in a task",
+    }
+    advice_on_words: ClassVar[Mapping[str, str]] = {
+        **NOTHING_LIKE,
+        **elsewhere(TaskRequest.__struct_fields__, TaskRequest.words_of_others, "in a task"),
+    }
+    examples: ClassVar[Mapping[str, str]] = {
+        "tasks": "tasks: [{name: prepare, command: [./prepare]}, {name: train, command: [./a]}]",
+        "periodic": 'periodic: {cron: "30 2 * * *"}',
+        "parameterized": "parameterized: {required: [sample]}",
+        "update": "update: {max_parallel: 2}",
+        "labels": RunRequest.examples["labels"],
+    }
+
+    tasks: list[TaskRequest]
+    name: str = ""
+    type: JobType = JobType.BATCH
+    priority: Priority | None = None
+    project: str | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    update: UpdateRequest = UpdateRequest()
+    late_joiners: bool = True
+    on_paused: bool = False
+    ignore_system: bool = False
+    mode: ElasticMode = ElasticMode.FLEXIBLE
+    size: JobSize | None = None
+    runtime_s: Runtime | None = None
+    scale_up: bool = False
+    periodic: PeriodicRequest | None = None
+    parameterized: ParameterizedRequest | None = None
+
+
+class DispatchRequest(Request, frozen=True, kw_only=True):
+    """The values of a parameterised job's parameters, for one run of it."""
+
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class JobChangeRequest(Request, frozen=True, kw_only=True):
+    """A job's new priority, and whether it starts anything new; null leaves it as it is."""
+
+    priority: Priority | None = None
+    held: bool | None = None
+
+
+class CountsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How many containers are in which state."""
+
+    queued: int
+    locked: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    total: int
+
+
+class JobTaskAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a job; `name` is "" for the only one of a job that names none.
+
+    Other tasks of the job stand in `after` by their name alone. `role` and `startup_order` are
+    those of elastic jobs' components.
+    """
+
+    name: str
+    size: int
+    array: bool
+    max_running: int | None
+    after: tuple[DependencyAnswer, ...]
+    counts: CountsAnswer
+    role: str | msgspec.UnsetType = msgspec.UNSET
+    startup_order: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class UpdateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the next revision comes."""
+
+    max_parallel: int
+    stagger_s: float
+
+
+class PeriodicAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job begins again and again."""
+
+    cron: tuple[str, ...]
+    time_zone: str
+    overlap: str
+
+
+class ParameterizedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job is dispatched with."""
+
+    required: tuple[str, ...]
+    optional: dict[str, str]
+
+
+class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One job; `exit_code` is the highest of its failed containers, 0 when all succeeded.
+
+    `tasks` are left out where many jobs are listed, and in events; what is only for jobs of other
+    types is left out too. `revision` is null where a job is never revised, `parent` the job whose
+    run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
+    `next_launch`, the next one for which one will be made, is told of one job alone; null
+    for none, as while it is held. There, too, a job for each instance says in `waiting_for` why no
+    instance takes anything of it, null where one does or some of it lives. In `trouble` it says, in
+    lists too, that its program is started again and again, or that no type would do; else null.
+    `cancel_requested` says that it is to be cancelled, though some of it may not have ended yet.
+    """
+
+    id: str
+    name: str
+    type: str
+    user: str
+    project: str
+    priority: int
+    labels: dict[str, str]
+    state: str
+    held: bool
+    cancel_requested: bool
+    exit_code: int | None
+    reason: ReasonAnswer | None
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    counts: CountsAnswer
+    parent: str
+    revision: int | None
+    update: UpdateAnswer | msgspec.UnsetType = msgspec.UNSET
+    late_joiners: bool | msgspec.UnsetType = msgspec.UNSET
+    on_paused: bool | msgspec.UnsetType = msgspec.UNSET
+    ignore_system: bool | msgspec.UnsetType = msgspec.UNSET
+    mode: str | msgspec.UnsetType = msgspec.UNSET
+    size: float | msgspec.UnsetType | None = msgspec.UNSET
+    runtime_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    scale_up: bool | msgspec.UnsetType = msgspec.UNSET
+    periodic: PeriodicAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    parameterized: ParameterizedAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    launched_for: str | msgspec.UnsetType | None = msgspec.UNSET
+    next_launch: str | msgspec.UnsetType | None = msgspec.UNSET
+    waiting_for: WaitAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    trouble: ReasonAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    tasks: tuple[JobTaskAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs; `next_cursor` is null on the last page."""
+
+    items: list[JobAnswer]
+    next_cursor: str | None = None

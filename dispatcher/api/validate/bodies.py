@@ -1,0 +1,145 @@
+"""Reading what a request carries: body, query and headers, each within its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from aiohttp import web
+
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.text_rules import UNPLAIN
+from longshore.dispatcher.input.problems import did_you_mean, quoted
+from longshore.dispatcher.input.validation import decode_checked, parse_json
+from longshore.dispatcher.service.contracts import Unavailable
+from longshore.drivers.errors import InvalidRequest
+
+T = TypeVar("T")
+
+_PLAIN = re.compile(rf"[^{UNPLAIN}\ud800-\udfff]{{0,255}}")
+_CURSOR = re.compile(r"[\x21-\x7e]{0,1000}")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+class Bodies:
+    """Reads bodies; large ones are few at a time, and one at a time is decoded, in a thread.
+
+    Decoding 16 MiB takes a good part of a second and many times its size in memory; neither may
+    hold up the event loop or add up.
+    """
+
+    def __init__(self, limits: ApiLimits) -> None:
+        self._limits = limits
+        self._large = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    async def decoded(self, request: web.Request, decode: Callable[[bytes], T]) -> T:
+        """Return `decode(body)`.
+
+        Raises what `decode` raises, `Unavailable` when too many large bodies are under way,
+        aiohttp's 413 for a body over the limit and 408 for one that comes too slowly.
+        """
+        declared = request.content_length
+        if request.can_read_body and (declared is None or declared > self._limits.large_body_bytes):
+            return await self._large_decoded(request, decode)
+        return decode(await self._read(request))
+
+    async def _large_decoded(self, request: web.Request, decode: Callable[[bytes], T]) -> T:
+        if self._large >= self._limits.concurrent_large_bodies:
+            raise Unavailable("Too many large requests are under way: try again in a moment.")
+        self._large += 1
+        try:
+            body = await self._read(request)
+            if len(body) <= self._limits.large_body_bytes:
+                return decode(body)
+            async with self._one_at_a_time:
+                return await asyncio.to_thread(decode, body)
+        finally:
+            self._large -= 1
+
+    async def _read(self, request: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.body_timeout_s):
+                return await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text="The body came too slowly.") from None
+
+
+def decode_one(wanted: type[T], body: bytes) -> T:
+    """Return a body as a `wanted`; an empty one is taken as {}. Raises `InvalidRequest`."""
+    return decode_checked(wanted, parse_json(body) if body else {})
+
+
+class QueryString:
+    """A query string of which only `known` names are allowed; raises `InvalidRequest`."""
+
+    def __init__(self, request: web.Request, known: Collection[str]) -> None:
+        self._query = request.query
+        unknown = [name for name in dict.fromkeys(self._query) if name not in known]
+        if unknown:
+            said = "is not a parameter here"
+            raise InvalidRequest(
+                [(name[:60], f"{said}: {did_you_mean(name, known)}") for name in unknown[:10]]
+            )
+
+    def texts(self, name: str) -> list[str]:
+        """Return every value, at most 100, of which each is plain text."""
+        values = self._query.getall(name, [])
+        if len(values) > 100 or not all(_PLAIN.fullmatch(value) for value in values):
+            raise InvalidRequest([(name, "must be one line of at most 255 characters")])
+        return values
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return the one value, or `default` without any."""
+        values = self.texts(name)
+        if len(values) > 1:
+            raise InvalidRequest([(name, "is given twice: give it once")])
+        return values[0] if values else default
+
+    def cursor(self) -> str:
+        """Return the cursor, "" without any: it may be longer than a text, as an id in it may."""
+        values = self._query.getall("cursor", [])
+        if len(values) > 1:
+            raise InvalidRequest([("cursor", "is given twice: give it once")])
+        if any(not _CURSOR.fullmatch(value) for value in values):
+            raise InvalidRequest([("cursor", "must be the next_cursor of the page before")])
+        return values[0] if values else ""
+
+    def whole(self, name: str, default: int, *, low: int, high: int) -> int:
+        """Return a whole number from `low` to `high`."""
+        text = self.text(name)
+        if not text:
+            return default
+        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+            raise InvalidRequest([(name, f"must be a whole number from {low} to {high}")])
+        return int(text)
+
+    def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
+        """Return one of `allowed`."""
+        text = self.text(name) or default
+        if text not in allowed:
+            listed = ", ".join(sorted(allowed))
+            raise InvalidRequest([(name, f"must be one of {listed}, not {quoted(text)}")])
+        return text
+
+    def choices(self, name: str, allowed: Collection[str]) -> list[str]:
+        """Return some of `allowed`, each once; several may be in one value, with commas."""
+        words = [word for text in self.texts(name) for word in text.split(",") if word]
+        if any(word not in allowed for word in words):
+            listed = ", ".join(allowed)
+            raise InvalidRequest([(name, f"must be among {listed} (comma-separated)")])
+        return list(dict.fromkeys(words))
+
+
+def idempotency_key(request: web.Request) -> str:
+    """Return the header `Idempotency-Key`, "" without one; raises `InvalidRequest`."""
+    keys = request.headers.getall("Idempotency-Key", [])
+    if not keys:
+        return ""
+    if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
+        what = "must be one value of 1 to 200 printable ASCII characters without spaces"
+        raise InvalidRequest([("Idempotency-Key", what)])
+    return keys[0]

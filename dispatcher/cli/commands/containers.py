@@ -1,0 +1,263 @@
+"""`longshore ps` and `show`: look at containers, and at one job."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from itertools import chain
+
+import click
+
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.ids import job_path, path_of
+from longshore.dispatcher.cli.job_views import JobView, awaited_view
+from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
+from longshore.dispatcher.cli.render.job_render import print_job
+from longshore.dispatcher.cli.render.job_runs import print_runs
+from longshore.dispatcher.cli.views import (
+    CONTAINER_STATES,
+    UNFINISHED_STATES,
+    AttemptView,
+    ConstraintsView,
+    ContainerView,
+    GpusView,
+    RetriesView,
+    view,
+)
+
+PS_LIMIT = 500
+PS_LIMIT_MAX = 1_000_000
+
+
+PS_COLUMNS = output.Columns(
+    names=("ID", "NAME", "STATE", "PRIO", "CPUS", "MEMORY", "USER", "AGE", "EXIT", "WHERE/WHY"),
+    row=lambda item: ps_row(view(item, ContainerView)),
+    wrap=("WHERE/WHY",),
+)
+
+
+@click.command()
+@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(CONTAINER_STATES),
+    help="Only in this state, repeated for several.",
+)
+@click.option("--user", default="", metavar="USER", help="Only of this user.")
+@click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
+@click.option("--job", "job_id", default="", metavar="ID", help="Only of this job.")
+@click.option("--task", default="", metavar="NAME", help="With --job: only of this task.")
+@click.option(
+    "--index",
+    "array_index",
+    type=WholeNumber(0),
+    metavar="N",
+    help="With --job: only with this place in its array.",
+)
+@click.option(
+    "--limit",
+    type=WholeNumber(1, PS_LIMIT_MAX),
+    metavar="N",
+    default=PS_LIMIT,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+@json_option
+@server_command
+def ps(
+    *,
+    client: Client,
+    everything: bool,
+    states: tuple[str, ...],
+    user: str,
+    project: str,
+    job_id: str,
+    task: str,
+    array_index: int | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List containers that have not ended yet, newest first.
+
+    With --job all of that job, also those that have ended.
+    """
+    if not job_id and (task or array_index is not None):
+        raise click.UsageError("--task and --index choose containers of a job: name it by --job.")
+    wanted = states or (() if everything or job_id else UNFINISHED_STATES)
+    filters = (("user", user), ("project", project), ("job", job_id), ("task", task))
+    query = [("state", state) for state in wanted]
+    query += [(name, value) for name, value in filters if value]
+    if array_index is not None:
+        query.append(("array_index", str(array_index)))
+    items = client.pages("/v1/containers", query, limit + 1)
+    first = next(items, None)
+    if first is None and job_id:
+        # Of a job that does not exist there is nothing to list, and the answer says so.
+        client.get(job_path(job_id))
+    items = items if first is None else chain([first], items)
+    if output.print_items(items, PS_COLUMNS, most=limit, as_json=as_json):
+        output.say(f"there are more; these are the newest {limit} (--limit)")
+
+
+def ps_row(seen: ContainerView) -> tuple[str, ...]:
+    """Return a container's cells in the listing."""
+    return (
+        seen.id,
+        seen.title,
+        seen.shown_state,
+        str(seen.priority),
+        f"{seen.cpus:g}",
+        output.size(seen.memory),
+        seen.user,
+        output.age(seen.created_at),
+        "" if seen.exit_code is None else str(seen.exit_code),
+        seen.short_note(),
+    )
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@json_option
+@server_command
+def show(*, client: Client, identifier: str, as_json: bool) -> None:
+    """Show everything about a container or a job; of one that has runs, the newest of them."""
+    raw = client.get(path_of(identifier))
+    if as_json:
+        output.print_json(raw)
+        return
+    seen = awaited_view(identifier, raw)
+    if isinstance(seen, JobView):
+        print_job(seen)
+        if seen.is_template:
+            print_runs(client, seen.id)
+    else:
+        print_container(seen)
+
+
+def print_container(seen: ContainerView) -> None:
+    """Write everything about a container."""
+    output.print_fields(show_fields(seen))
+    if seen.attempts:
+        click.echo()
+        revised = any(attempt.revision for attempt in seen.attempts)
+        output.print_table(
+            attempt_columns(revised=revised),
+            [attempt_row(attempt, revised=revised) for attempt in seen.attempts],
+            wrap=("REASON",),
+        )
+    if seen.earlier_attempts:
+        click.echo(f"{seen.earlier_attempts} earlier attempts are not shown")
+
+
+def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
+    """Return what `show` tells of a container, as names and values."""
+    ended = seen.reason.message if seen.reason else ""
+    # What is queued has no instance; that of its last attempt stands in the table below.
+    placed = seen.state != "queued"
+    last = seen.attempts[-1] if seen.attempts else None
+    return [
+        ("id", seen.id),
+        ("name", seen.name),
+        ("state", seen.shown_state + (f" ({seen.cancelling})" if seen.cancelling else "")),
+        ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
+        ("reason", ended),
+        ("job", seen.job or ""),
+        ("task", seen.task or ""),
+        ("array index", "" if seen.array_index is None else str(seen.array_index)),
+        ("for instance", seen.for_instance),
+        ("waiting", seen.waiting or ""),
+        ("in doubt", seen.doubt or ""),
+        ("log", seen.log_problem or ""),
+        ("warning", (last.warning or "") if last else ""),
+        ("command", shlex.join(seen.command)),
+        ("image", seen.image),
+        ("image digest", (last.image_digest or "") if last else ""),
+        ("init", "" if seen.init else "none"),
+        ("entrypoint", _entrypoint(seen.entrypoint)),
+        ("cpus", f"{seen.cpus:g}"),
+        ("memory", output.size(seen.memory)),
+        ("disk", output.size(seen.disk)),
+        ("gpus", _gpus(seen.gpus)),
+        ("resources", _pairs(seen.resources)),
+        ("runs only on", _constraints(seen.constraints)),
+        ("retries", _retries(seen.retries)),
+        ("after", ", ".join(each.phrase(seen.job or "") for each in seen.after)),
+        ("not before", output.moment(seen.not_before)),
+        ("time limit", output.duration(seen.time_limit_s)),
+        ("grace period", output.duration(seen.grace_period_s)),
+        ("supervisor", "yes" if seen.supervisor else ""),
+        ("labels", _pairs(seen.labels)),
+        ("priority", str(seen.priority)),
+        ("user", seen.user),
+        ("project", seen.project),
+        ("created", output.moment(seen.created_at)),
+        ("started", output.moment(seen.attempt_started_at)),
+        ("finished", output.moment(seen.finished_at)),
+        ("ran for", output.duration(seen.ran_for_s())),
+        ("instance", (placed and seen.instance) or ""),
+        ("instance type", (placed and seen.instance_type) or ""),
+        ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
+    ]
+
+
+def _entrypoint(words: tuple[str, ...] | None) -> str:
+    """Return what takes the place of the image's, "" where nothing does."""
+    if words is None:
+        return ""
+    return shlex.join(words) if words else "none"
+
+
+def _pairs(entries: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(entries.items()))
+
+
+def _gpus(gpus: int | GpusView) -> str:
+    if not isinstance(gpus, GpusView):
+        return str(gpus) if gpus else ""
+    memory = f"{output.size(gpus.memory)} each" if gpus.memory else ""
+    return ", ".join(part for part in (str(gpus.count), gpus.model, memory) if part)
+
+
+def _constraints(wanted: ConstraintsView) -> str:
+    price = wanted.max_price_per_hour
+    parts = (
+        " or ".join(wanted.instance_types),
+        _pairs(wanted.labels),
+        {"required": "preemptible", "forbidden": "not preemptible"}.get(wanted.preemptible, ""),
+        "" if price is None else f"at most ${price}/h",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _retries(retries: RetriesView) -> str:
+    codes = f" {'/'.join(map(str, retries.exit_codes))}" if retries.exit_codes else ""
+    first = f", first after {retries.first_delay_s:g} s" if retries.first_delay_s else ""
+    told = f"{retries.max} ({', '.join(retries.on)}{codes}{first}, {retries.delay_s:g} s apart)"
+    tried_again = [told] if retries.max else []
+    return ", ".join(tried_again + ([] if retries.lost else ["not if it is lost"]))
+
+
+def attempt_columns(*, revised: bool) -> tuple[str, ...]:
+    """Return the names of an attempt's cells."""
+    what = ("REVISION",) if revised else ()
+    return ("ATTEMPT", *what, "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON")
+
+
+def attempt_row(attempt: AttemptView, *, revised: bool) -> tuple[str, ...]:
+    """Return an attempt's cells, with the revision of its job at which it runs if `revised`."""
+    ran_s = None
+    if attempt.started_at is not None and attempt.finished_at is not None:
+        ran_s = (attempt.finished_at - attempt.started_at).total_seconds()
+    return (
+        attempt.id or str(attempt.number),
+        *((str(attempt.revision),) if revised else ()),
+        attempt.instance or "",
+        attempt.instance_type or "",
+        attempt.outcome or "",
+        "" if attempt.exit_code is None else str(attempt.exit_code),
+        output.duration(ran_s),
+        attempt.reason.message if attempt.reason else "",
+    )

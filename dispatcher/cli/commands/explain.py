@@ -1,0 +1,232 @@
+"""`longshore explain`: why a container waits, or what became of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+import click
+import msgspec
+
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.ids import container_path, is_job
+from longshore.dispatcher.cli.options import json_option, server_command
+from longshore.dispatcher.cli.render.explain_job import explain_job
+from longshore.dispatcher.cli.views import ReasonView, view
+
+
+class TypeView(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance type and what is to be said of it."""
+
+    name: str
+    price_usd_per_hour: Decimal = Decimal(0)
+    surcharge: float = 0.0
+    eligible: bool = False
+    rejections: tuple[str, ...] = ()
+    hindrance: str | None = None
+
+
+class FateView(msgspec.Struct, frozen=True, kw_only=True):
+    """How many instances one cause concerns."""
+
+    cause: str
+    count: int
+    what: str = ""
+    ids: tuple[str, ...] = ()
+
+
+class TallyView(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances by what keeps them from taking the container."""
+
+    total: int = 0
+    by_cause: tuple[FateView, ...] = ()
+    exhausted: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class HoldView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that keeps instances from being created for a while."""
+
+    cause: str
+    message: str = ""
+    instance_type: str | None = None
+    quota_group: str | None = None
+    preemptible: bool | None = None
+    until: datetime | None = None
+
+
+class LimitView(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit and what is used of it."""
+
+    name: str
+    limit: float
+    whose: str | None = None
+    used: float | None = None
+    adds: float | None = None
+    reached: bool = False
+    blocking: bool = False
+
+
+class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
+    """A place on what is not ready yet."""
+
+    instance_type: str
+    instance: str | None = None
+    since: datetime | None = None
+    last_error: str | None = None
+
+
+class EstimateView(msgspec.Struct, frozen=True, kw_only=True):
+    """When it starts, in seconds from now."""
+
+    earliest_s: float | None = None
+    latest_s: float | None = None
+    basis: str = ""
+
+
+class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of a container that waits."""
+
+    reason: ReasonView | None = None
+    position: int | None = None
+    ahead_stuck: int | None = None
+    queue_length: int | None = None
+    alike: int | None = None
+    types: tuple[TypeView, ...] = ()
+    instances: TallyView = TallyView()
+    holds: tuple[HoldView, ...] = ()
+    limits: tuple[LimitView, ...] = ()
+    claim: ClaimView | None = None
+    estimate: EstimateView = EstimateView()
+
+
+class HappeningView(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was decided or came to pass."""
+
+    message: str
+    at: datetime | None = None
+
+
+class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a container is where it is."""
+
+    id: str
+    sentence: str
+    waiting: WaitingView | None = None
+    history: tuple[HappeningView, ...] = ()
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@json_option
+@server_command
+def explain(*, client: Client, identifier: str, as_json: bool) -> None:
+    """Explain why container ID waits, or what became of it.
+
+    Of a job, what those of its containers wait for that are queued, by reason.
+    """
+    if is_job(identifier):
+        explain_job(client, identifier, as_json=as_json)
+        return
+    document = client.get(container_path(identifier, "/explain"))
+    if as_json:
+        output.print_json(document)
+        return
+    seen = view(document, ExplanationView)
+    output.print_wrapped(seen.sentence)
+    if seen.waiting is not None:
+        _print_waiting(seen.waiting)
+    output.print_block(
+        "what happened", [(output.moment(each.at), each.message) for each in seen.history]
+    )
+
+
+def _print_waiting(waiting: WaitingView) -> None:
+    click.echo()
+    output.print_pairs(summary(waiting))
+    output.print_block(
+        "instance types, cheapest first",
+        [(f"{each.name}  {_price(each)}".rstrip(), _verdict(each)) for each in waiting.types],
+    )
+    instances = waiting.instances
+    output.print_block(f"instances ({instances.total})", _instances(instances))
+    output.print_block("creates that wait", [(_scope(hold), _hold(hold)) for hold in waiting.holds])
+
+
+def _price(seen: TypeView) -> str:
+    """Return what a type costs, and what is put on that for what is lost of its use."""
+    told = output.price(seen.price_usd_per_hour)
+    return f"{told} +{seen.surcharge:.0%} (taken back)" if seen.surcharge else told
+
+
+def summary(waiting: WaitingView) -> list[tuple[str, str]]:
+    """Return the few facts that come first, as names and values."""
+    place = ""
+    if waiting.position is not None:
+        place = f"{waiting.position} of {waiting.queue_length}, {waiting.alike} of them just alike"
+        if waiting.ahead_stuck:
+            place += f"; {waiting.ahead_stuck} of those before it can never start as things are"
+    claim = waiting.claim
+    has_place = ""
+    if claim is not None:
+        what = claim.instance or f"a new {claim.instance_type} that is being created"
+        has_place = f"on {what}, {output.age(claim.since)} so far"
+        has_place += f"; last error there: {claim.last_error}" if claim.last_error else ""
+    reached = [_limit(limit) for limit in waiting.limits if limit.blocking or limit.reached]
+    return [
+        ("starts", start(waiting.estimate)),
+        ("position", place),
+        ("has a place", has_place),
+        ("limits reached", "; ".join(reached)),
+    ]
+
+
+def _limit(limit: LimitView) -> str:
+    whose = f" of {limit.whose}" if limit.whose else ""
+    used = f"{limit.limit:g}" if limit.used is None else f"{limit.used:g} of {limit.limit:g} used"
+    adds = f", it would add {limit.adds:g}" if limit.adds else ""
+    blocks = " (keeps it waiting)" if limit.blocking else ""
+    return f"{limit.name}{whose}: {used}{adds}{blocks}"
+
+
+def start(estimate: EstimateView) -> str:
+    """Return when it starts, and how that is known."""
+    earliest, latest = estimate.earliest_s, estimate.latest_s
+    if latest is not None:
+        when = f"in {output.duration(earliest or 0.0)} to {output.duration(latest)}"
+    elif earliest:
+        when = f"in {output.duration(earliest)} or later, nobody knows how much"
+    else:
+        when = "not known when"
+    return f"{when}: {estimate.basis}"
+
+
+def _verdict(type_: TypeView) -> str:
+    if type_.rejections:
+        return "no: " + ", ".join(type_.rejections)
+    return f"yes, but {type_.hindrance}" if type_.hindrance else "yes"
+
+
+def _instances(instances: TallyView) -> list[tuple[str, str]]:
+    rows = []
+    for fate in instances.by_cause:
+        more = ", ..." if fate.count > len(fate.ids) else ""
+        what = fate.what or fate.cause
+        if fate.cause == "exhausted":
+            short = (f"{number} in {name}" for name, number in sorted(instances.exhausted.items()))
+            what += f" (too little room: {', '.join(short)})"
+        rows.append((str(fate.count), f"{what}: {', '.join(fate.ids)}{more}"))
+    return rows
+
+
+def _scope(hold: HoldView) -> str:
+    if hold.instance_type is not None:
+        return hold.instance_type
+    if hold.quota_group is None:
+        return "all"
+    market = {None: "", True: ", preemptible", False: ", not preemptible"}[hold.preemptible]
+    return f"quota group {hold.quota_group or 'default'}{market}"
+
+
+def _hold(hold: HoldView) -> str:
+    return f"until {output.moment(hold.until)} ({hold.cause}): {hold.message}"

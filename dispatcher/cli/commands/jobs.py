@@ -1,0 +1,72 @@
+"""`longshore jobs`: list jobs."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import click
+
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.job_views import JOB_STATES, UNFINISHED_JOB_STATES, JobView
+from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
+from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
+from longshore.dispatcher.cli.views import view
+
+JOBS_LIMIT = 500
+JOBS_LIMIT_MAX = 1_000_000
+COLUMNS = output.Columns(
+    names=JOB_COLUMNS, row=lambda item: job_row(view(item, JobView)), wrap=("NOTE",)
+)
+
+
+@click.command()
+@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(JOB_STATES),
+    help="Only in this state, repeated for several.",
+)
+@click.option("--user", default="", metavar="USER", help="Only of this user.")
+@click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
+@click.option("--name", default="", metavar="NAME", help="Only with this name.")
+@click.option("--parent", default="", metavar="ID", help="Only the runs of this job.")
+@click.option(
+    "--limit",
+    type=WholeNumber(1, JOBS_LIMIT_MAX),
+    metavar="N",
+    default=JOBS_LIMIT,
+    show_default=True,
+    help="At most so many, the newest first.",
+)
+@json_option
+@server_command
+def jobs(
+    *,
+    client: Client,
+    everything: bool,
+    states: tuple[str, ...],
+    user: str,
+    project: str,
+    name: str,
+    parent: str,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List jobs that have not ended yet, newest first, those that are runs of another last.
+
+    With --parent all runs of that job, also those that have ended.
+    """
+    filters = (("user", user), ("project", project), ("name", name), ("parent", parent))
+    wanted = states or (() if everything or parent else UNFINISHED_JOB_STATES)
+    query = [("state", state) for state in wanted]
+    query += [(key, value) for key, value in filters if value]
+    items = client.pages("/v1/jobs", query, limit + 1)
+    if not everything and not parent:
+        # A template has more runs than anybody reads: what lives on comes before them.
+        own = client.pages("/v1/jobs", [*query, ("own", "true")], limit + 1)
+        items = chain(own, (each for each in items if each.get("parent")))
+    if output.print_items(items, COLUMNS, most=limit, as_json=as_json):
+        output.say(f"there are more; these are the newest {limit} (--limit)")

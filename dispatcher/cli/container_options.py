@@ -1,0 +1,240 @@
+"""From the options of `submit` to the JSON of one container, or of a job that is an array."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from longshore.dispatcher.cli.client import Json
+from longshore.dispatcher.cli.durations import MomentParam, Span
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
+from longshore.dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber
+from longshore.dispatcher.cli.submission import amounts, gpus, pairs
+
+CONTAINER_OPTIONS = (
+    click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),
+    click.option(
+        "--entrypoint",
+        multiple=True,
+        metavar="WORD",
+        help="In place of the image's ENTRYPOINT and CMD, repeated for each word; '' for none.",
+    ),
+    click.option(
+        "--no-init",
+        is_flag=True,
+        default=None,
+        help="With an image: the program itself is process 1, without the engine's init.",
+    ),
+    click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
+    click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
+    click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
+    click.option(
+        "--gpus",
+        metavar="N[,model=MODEL][,memory=SIZE]",
+        help="Number of GPUs, and what each of them is, like 2,model=a100,memory=40GiB.",
+    ),
+    click.option(
+        "--resource",
+        multiple=True,
+        metavar="NAME=N",
+        help="An amount of a resource of your own, like licence=1, repeated.",
+    ),
+    click.option(
+        "--priority",
+        type=WholeNumber(0, PRIORITY_MAX),
+        metavar="N",
+        help=f"From 0 (held back) to {PRIORITY_MAX} (goes first).",
+    ),
+    click.option(
+        "--env", "-e", multiple=True, metavar="NAME[=VALUE]", help="A variable (or ours), repeated."
+    ),
+    click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="A label, repeated."),
+    click.option(
+        "--retries",
+        type=WholeNumber(0),
+        metavar="N",
+        help="Try again up to N times when the program fails: the first time at once, then 15 s at "
+        "least from one restart to the next.",
+    ),
+    click.option(
+        "--array",
+        metavar="N[%M]",
+        help="Make a job of N such containers, of which M run at once; each knows its index.",
+    ),
+    click.option(
+        "--after",
+        multiple=True,
+        metavar="ID[:success|end]",
+        help="Wait until a container, a job or a task of one (j-ID/TASK) succeeded, or ended at "
+        "all, repeated; with :each behind it, elements of arrays wait for their own alone.",
+    ),
+    click.option(
+        "--not-before",
+        type=MomentParam(),
+        metavar="WHEN",
+        help="Start no earlier: +30m, or like 2026-01-31T12:00:00Z.",
+    ),
+    click.option(
+        "--time-limit",
+        type=Span(),
+        metavar="TIME",
+        help="End an attempt that runs longer, like 90s, 10m, 2h.",
+    ),
+    click.option(
+        "--grace-period", type=Span(), metavar="TIME", help="Between TERM and KILL, like 30s."
+    ),
+    click.option(
+        "--supervisor",
+        is_flag=True,
+        default=None,
+        help="It submits others: keep it from taking all places.",
+    ),
+    click.option("--name", metavar="NAME", help="A name for people."),
+    click.option("--project", metavar="PROJECT", help="The project that pays."),
+    click.option(
+        "--instance-type", multiple=True, metavar="TYPE", help="Run on this type only, repeated."
+    ),
+    click.option(
+        "--constraint-label",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Run on instances with this label, repeated.",
+    ),
+    click.option(
+        "--preemptible",
+        type=click.Choice(["allowed", "required", "forbidden"]),
+        help="Whether on instances that the cloud can take back.",
+    ),
+    click.option(
+        "--max-price",
+        type=Number(above=0),
+        metavar="USD",
+        help="The dearest instance that is accepted, in dollars per hour.",
+    ),
+)
+
+PLAIN_FIELDS = {
+    "name": "name",
+    "image": "image",
+    "memory": "memory",
+    "disk": "disk",
+    "priority": "priority",
+    "project": "project",
+    "supervisor": "supervisor",
+    "not_before": "not_before",
+    "time_limit": "time_limit_s",
+    "grace_period": "grace_period_s",
+}
+"""What goes from an option into a field as it is."""
+
+JOB_FIELDS = ("name", "priority", "project")
+"""What is said once for a job, not of its task."""
+
+_ARRAY = re.compile("([0-9]{1,9})(?:%([0-9]{1,9}))?")
+_DEPENDENCY = re.compile("(?P<of>[cj]-[^:]+)(?::(?P<on>success|end))?(?P<each>:each)?")
+
+
+def container_options(function: Any) -> Any:
+    """Add all options that describe one container, in the order of the table."""
+    for option in reversed(CONTAINER_OPTIONS):
+        function = option(function)
+    return function
+
+
+def described_body(command: tuple[str, ...], described: dict[str, Any]) -> Json:
+    """Return what the options ask for: one container, or a job of one task with `--array`."""
+    body = described_container(command, described)
+    if described["array"] is None:
+        return body
+    job: Json = {field: body.pop(field) for field in JOB_FIELDS if field in body}
+    if "labels" in body:
+        # Both are looked at: the job in its listing, its containers in theirs.
+        job["labels"] = body["labels"]
+    return {**job, "tasks": [{**body, "array": array(described["array"])}]}
+
+
+def array(text: str) -> object:
+    """Return what "N" or "N%M" asks for, as JSON; raises `CommandFailure` for anything else."""
+    found = _ARRAY.fullmatch(text)
+    if found is None:
+        raise CommandFailure(
+            f"--array {text!r} is neither N nor N%M",
+            remedy="Write for example --array 100, or --array 100%10 for 10 at once",
+            exit_code=USAGE,
+        )
+    size, max_running = found.groups()
+    if max_running is None:
+        return int(size)
+    return {"size": int(size), "max_running": int(max_running)}
+
+
+def dependency(text: str) -> object:
+    """Return what "ID[:success|end]" asks for, as JSON; raises `CommandFailure` for anything else.
+
+    With ":each" at its end an element of an array waits for the element with its own index.
+    """
+    found = _DEPENDENCY.fullmatch(text)
+    if found is None:
+        raise CommandFailure(
+            f"--after {text!r} is not the id of a container or a job with :success or :end",
+            remedy="Write for example --after c-1, --after j-1:end or --after j-1/TASK",
+            exit_code=USAGE,
+        )
+    of, on, each = found.groups()
+    if on in (None, "success") and not each:
+        return of
+    wanted: Json = {"of": of, "on": on or "success"}
+    return {**wanted, "each": True} if each else wanted
+
+
+def described_container(command: tuple[str, ...], described: dict[str, Any]) -> Json:
+    """Return one container as JSON, with nothing in it that was not asked for."""
+    body: Json = {"command": list(command)} if command else {}
+    body |= described_resources(described)
+    for option, field in PLAIN_FIELDS.items():
+        if described[option] is not None:
+            body[field] = described[option]
+    if described["no_init"]:
+        body["init"] = False
+    if described["entrypoint"]:
+        body["entrypoint"] = [] if described["entrypoint"] == ("",) else [*described["entrypoint"]]
+    if described["retries"] is not None:
+        body["retries"] = {"max": described["retries"]}
+    if described["env"]:
+        body["env"] = pairs("--env", described["env"], from_environment=True)
+    if described["label"]:
+        body["labels"] = pairs("--label", described["label"])
+    if described["after"]:
+        body["after"] = [dependency(each) for each in described["after"]]
+    if constraints := described_constraints(described):
+        body["constraints"] = constraints
+    return body
+
+
+def described_resources(described: dict[str, Any]) -> Json:
+    """Return what the options ask for of an instance's room."""
+    wanted: Json = {}
+    if described["cpus"] is not None:
+        cpus = described["cpus"]
+        wanted["cpus"] = int(cpus) if cpus == int(cpus) else cpus
+    if described["gpus"] is not None:
+        wanted["gpus"] = gpus(described["gpus"])
+    if described["resource"]:
+        wanted["resources"] = amounts("--resource", described["resource"])
+    return wanted
+
+
+def described_constraints(described: dict[str, Any]) -> Json:
+    """Return what the options demand of the instance."""
+    constraints: Json = {}
+    if described["constraint_label"]:
+        constraints["labels"] = pairs("--constraint-label", described["constraint_label"])
+    if described["instance_type"]:
+        constraints["instance_types"] = list(described["instance_type"])
+    if described["preemptible"] is not None:
+        constraints["preemptible"] = described["preemptible"]
+    if described["max_price"] is not None:
+        constraints["max_price_per_hour"] = described["max_price"]
+    return constraints

@@ -1,0 +1,161 @@
+"""`longshore explain j-…`: what a job's waiting containers wait for, by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msgspec import to_builtins
+
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.ids import job_path
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.render.job_render import progress_line
+from longshore.dispatcher.cli.render.job_runs import print_runs
+from longshore.dispatcher.cli.views import ContainerView, view
+
+EXAMINED_MOST = 5_000
+INSTANCES_SHOWN = 10
+NOT_PLANNED = "not_planned"
+"""The code of those that nobody has looked at yet."""
+NOT_LOOKED = "nobody has looked for a place for it yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingGroup:
+    """How many containers wait for one reason, and one of them with what is said of it."""
+
+    code: str
+    behind_code: str
+    limit: str
+    count: int
+    example: str
+    message: str
+    for_instance: str = ""
+
+    def words(self) -> str:
+        """Return the reason's code as people read it: "behind (at quota)"."""
+        behind = f" ({self.behind_code})" if self.behind_code else ""
+        return f"{self.code}{behind}".replace("_", " ")
+
+
+def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
+    """Write what keeps a job from going on; of very many that wait the newest are looked at."""
+    raw = client.get(job_path(job_id))
+    job = view(raw, JobView)
+    query = [("job", job_id), ("state", "queued")]
+    queued: list[ContainerView] = []
+    if not job.final:
+        pages = client.pages("/v1/containers", query, EXAMINED_MOST)
+        queued = [view(each, ContainerView) for each in pages]
+    groups = grouped(queued)
+    if as_json:
+        output.print_json(document(job, groups, len(queued)))
+        return
+    for line in explanation(job, groups, len(queued)):
+        output.print_wrapped(line)
+    if job.is_per_instance:
+        # Each waits for its own instance, and so for its own reason.
+        output.print_block("where they wait, and what for", by_instance(queued))
+        return
+    output.print_block(
+        "what they wait for",
+        [
+            (str(each.count), f"{each.words()}, like {each.example}: {each.message}")
+            for each in groups
+        ],
+    )
+    if job.is_template:
+        print_runs(client, job.id)
+
+
+def by_instance(waiting: Sequence[ContainerView]) -> list[tuple[str, str]]:
+    """Return of the oldest containers that wait for their instances where, and why."""
+    oldest = list(reversed(waiting))
+    rows = [(each.for_instance, each.waiting or NOT_LOOKED) for each in oldest[:INSTANCES_SHOWN]]
+    left_out = len(oldest) - len(rows)
+    return [*rows, ("...", f"and {left_out} more")] if left_out else rows
+
+
+def grouped(waiting: Iterable[ContainerView]) -> list[WaitingGroup]:
+    """Return containers by why they wait, the largest group first.
+
+    Of each group, which is told newest first, the example is the oldest: it is next.
+    """
+    groups: dict[tuple[str, str, str], list[ContainerView]] = {}
+    for each in waiting:
+        groups.setdefault(_kind(each), []).append(each)
+    found = [
+        WaitingGroup(
+            code=code,
+            behind_code=behind_code,
+            limit=limit,
+            count=len(members),
+            example=members[-1].id,
+            message=members[-1].waiting or NOT_LOOKED,
+            for_instance=members[-1].for_instance,
+        )
+        for (code, behind_code, limit), members in groups.items()
+    ]
+    return sorted(found, key=lambda group: (-group.count, group.code, group.behind_code))
+
+
+def _kind(seen: ContainerView) -> tuple[str, str, str]:
+    wait = seen.waiting_for
+    if wait is None or not wait.code:
+        return NOT_PLANNED, "", ""
+    return wait.code, wait.behind_code or "", wait.limit or ""
+
+
+def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list[str]:
+    """Return what is to be said of a job, in sentences."""
+    if job.final:
+        why = f": {job.reason.message}" if job.reason and job.reason.message else ""
+        return [f"{job.title} has ended: {job.state}, {job.progress()}{why}"]
+    state = f"{job.state} and {job.cancelling}" if job.cancelling else job.state
+    lines = [f"{progress_line(job)}; it is {state}"]
+    if job.held:
+        lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
+    if job.next_launch is not None:
+        lines.append(f"Its next launch is at {output.moment(job.next_launch)}.")
+    if job.trouble is not None:
+        lines.append(f"It is not well: {job.trouble.message}.")
+    if job.counts.locked:
+        lines.append(
+            f"{job.counts.locked} have a place, or are next in line, and have not started yet."
+        )
+    if job.is_per_instance and job.waiting_for is not None:
+        lines.append(f"It is on no instance: {job.waiting_for.message}.")
+    elif not groups and not job.is_template:
+        lines.append("None of its containers waits in the queue.")
+    elif examined < job.counts.queued and examined >= EXAMINED_MOST:
+        lines.append(f"{job.counts.queued} wait; these are the newest {examined}.")
+    return lines
+
+
+def document(job: JobView, groups: list[WaitingGroup], examined: int) -> Json:
+    """Return the same as one JSON document."""
+    return {
+        "id": job.id,
+        "state": job.state,
+        "held": job.held,
+        "sentence": explanation(job, groups, examined)[0],
+        **({"next_launch": output.moment(job.next_launch)} if job.next_launch is not None else {}),
+        **({"trouble": to_builtins(job.trouble)} if job.trouble is not None else {}),
+        "queued": job.counts.queued,
+        "locked": job.counts.locked,
+        "examined": examined,
+        "waiting": [
+            {
+                "code": each.code,
+                "behind_code": each.behind_code or None,
+                "limit": each.limit or None,
+                "count": each.count,
+                "example": each.example,
+                "message": each.message,
+                **({"for_instance": each.for_instance} if each.for_instance else {}),
+            }
+            for each in groups
+        ],
+    }

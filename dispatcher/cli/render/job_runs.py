@@ -1,0 +1,26 @@
+"""The runs of a periodic or parameterised job, which are jobs of their own."""
+
+from __future__ import annotations
+
+import click
+
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.job_views import JobView
+from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
+from longshore.dispatcher.cli.views import view
+
+RUNS_SHOWN = 10
+
+
+def print_runs(client: Client, job_id: str) -> None:
+    """Write the newest runs of a job."""
+    runs = list(client.pages("/v1/jobs", [("parent", job_id)], RUNS_SHOWN + 1))
+    if not runs:
+        click.echo("\nIt has not run yet.")
+        return
+    click.echo("\nits runs, newest first")
+    rows = [job_row(view(run, JobView)) for run in runs[:RUNS_SHOWN]]
+    output.print_table(JOB_COLUMNS, rows, wrap=("NOTE",))
+    if len(runs) > RUNS_SHOWN:
+        click.echo(f"and more: 'longshore jobs --parent {output.safe(job_id)}'")
