@@ -239,7 +239,7 @@ def test_follow_survives_a_restart_of_the_server(
 ) -> None:
     monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.LOOK_INTERVAL_S", 0.05)
     monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.PAUSE_S", 0.2)
-    of_tails, of_follow = Looks(monkeypatch, "commands.logs"), Looks(monkeypatch, "submit")
+    of_tails, of_follow = Looks(monkeypatch, "commands.logs"), Looks(monkeypatch, "commands.submit")
     first = CliServer()
     first.start()
     monkeypatch.setenv("LONGSHORE_URL", first.url)
