@@ -22,7 +22,7 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-FOLDERS = ("dispatcher", "pool", "drivers", "tests", "tools", "benchmarks")
+FOLDERS = ("longshore", "tests", "tools", "benchmarks")
 TIME_LIMIT_S = {"check": 400.0, "test": 2700.0, "sim": 86400.0, "bench": 1800.0}
 SIMULATED_SEEDS = 2000
 CHAOS_SEEDS = 1000
