@@ -1,4 +1,8 @@
-"""The nearest of many names to one that is not among them, in bounded time."""
+"""The nearest of many names to one that is not among them, in bounded time.
+
+Stands alone: its bound on time holds for whatever a request contains, and its tests show that
+without a request.
+"""
 
 from __future__ import annotations
 

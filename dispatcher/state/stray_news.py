@@ -1,4 +1,8 @@
-"""What is told of strays: processes on instances that no container wants."""
+"""What is told of strays: processes on instances that no container wants.
+
+Stands alone: it turns what the pool noticed into what is published, values into values; the engine
+calls it.
+"""
 
 from __future__ import annotations
 
