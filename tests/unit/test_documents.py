@@ -35,6 +35,7 @@ DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
 PICTURED = re.compile(r"^( *)([\w|]+(?: \| \w+)*)(?:  +\S.*)?$")
 NAME = re.compile(r"^(?:\w+\.)*(_?\w*(?:[a-z0-9]_[a-z0-9]|[a-z][A-Z]|[A-Z]_[A-Z])\w*)$")
 METRIC_SUFFIX = "_total"
+IMPORTED = re.compile(r"^(longshore\.(?:dispatcher|pool|drivers)(?:\.\w+)*)$")
 FILE = re.compile(
     r"^(?:dispatcher|pool|drivers|tests|tools|benchmarks|docs|dashboards|\.ci)/[\w./-]*$"
     r"|^[\w.-]+\.(?:md|toml|yml)$|^Makefile$"
@@ -213,6 +214,45 @@ def test_decisions_are_numbered_listed_and_told_alike() -> None:
     assert found == rows
     assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1))
     assert len(found) > 30
+
+
+def missing_imports(text: str) -> list[str]:
+    """Return what inline code of a text names as ours by its import name, and is not there."""
+    found = (IMPORTED.match(code) for code in CODE.findall(text))
+    return sorted({match.group(1) for match in found if match and not is_ours(match.group(1))})
+
+
+def is_ours(dotted: str) -> bool:
+    """Return whether a dotted name is a module of ours, a folder, or a name in a module."""
+    folder, _, name = dotted.partition(".")[2].replace(".", "/").rpartition("/")
+    path = ROOT / folder / name
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    module = ROOT.joinpath(f"{folder}.py")
+    return module.is_file() and re.search(rf"\b{name}\b", module.read_text()) is not None
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_imports_in_documents_exist(document: Path) -> None:
+    assert missing_imports(document.read_text()) == []
+
+
+def test_an_import_that_is_not_there_is_found() -> None:
+    there = (
+        "`longshore.drivers` `longshore.drivers.registry` `longshore.drivers.registry.DriverInfo`"
+    )
+    gone = "`longshore.drivers.turns` `longshore.drivers.registry.Turns` `longshore.pool.state.x`"
+    assert missing_imports(there) == []
+    assert missing_imports(f"{there} {gone}") == sorted(gone.replace("`", "").split())
+
+
+def test_the_changes_for_plug_in_authors_name_what_they_import() -> None:
+    text = ROOT.joinpath("CHANGELOG.md").read_text().partition("### Changed")[2]
+    told = {match.group(1) for code in CODE.findall(text) if (match := IMPORTED.match(code))}
+    example = "\n".join(p.read_text() for p in ROOT.glob("tests/example_driver/*.py"))
+    imported = set(re.findall(r"^from (longshore\.[\w.]+) import", example, re.MULTILINE))
+    assert len(imported) > 4
+    assert imported <= told
 
 
 def test_a_name_that_is_not_there_is_found() -> None:
