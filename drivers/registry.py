@@ -202,7 +202,7 @@ def _load(point: EntryPoint) -> DriverInfo:
         if bare := _bare_name(type(loaded).__module__):
             raise _problem(_new_name(point, bare))
         raise _problem(
-            f"driver {point.name!r} ({point.value}) is no drivers.registry.DriverInfo"
+            f"driver {point.name!r} ({point.value}) is no longshore.drivers.registry.DriverInfo"
             f" but a {type(loaded).__name__}"
         )
     return loaded

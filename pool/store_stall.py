@@ -2,6 +2,8 @@
 
 No probe goes out and no signal: who does not answer may never have been asked. So nobody is judged
 by silence until it is over; then each has the whole time anew in which to be heard of.
+
+Stands alone: it suspends the time limits of several reactors, and belongs to none of them.
 """
 
 from __future__ import annotations

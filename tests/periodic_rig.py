@@ -1,4 +1,4 @@
-"""Periodic jobs with everything around them: a store that survives crashes, clocks, a fake desk."""
+"""Periodic jobs and all around them: a store that survives crashes, clocks, a fake service."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PeriodicWorld:
     """One dispatcher's periodic jobs: `store` holds what is committed, by id.
 
     `refuse` is raised by the next calls that make or note a run, in this order; None lets one pass.
-    `calls` tells what was asked of the desk; `gate` keeps those that make a run
+    `calls` tells what was asked of the service; `gate` keeps those that make a run
     waiting, `noted` is set once one was noted.
     """
 
@@ -94,7 +94,7 @@ class PeriodicWorld:
         self.wall = at(until) if until else self.wall
         self.registry, self.service = self._process()
 
-    # ---- the desk ------------------------------------------------------------------------------
+    # ---- the service ---------------------------------------------------------------------------
 
     async def make(self, template: Job, time: float) -> None:
         """Commit a run, the same one for the same time, and let the engine hear of it."""

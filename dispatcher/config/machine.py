@@ -1,4 +1,7 @@
-"""What this machine is: the one instance type of the loopback driver, and where data goes."""
+"""What this machine is: the one instance type of the loopback driver, and where data goes.
+
+Stands alone: of the configuration it alone asks this machine, and not the file.
+"""
 
 from __future__ import annotations
 

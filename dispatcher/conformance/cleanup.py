@@ -30,7 +30,7 @@ class _Asked:
     in_doubt: bool = True
 
 
-class Ledger:
+class CreateRecords:
     """Every create call that the kit makes, noted down before it is made; for any thread.
 
     `clusters` are the cluster tags of this run: whatever carries one of them is ours.
@@ -100,7 +100,10 @@ class Ledger:
 
 
 def sweep(
-    instance_set: InstanceSet, table: Ledger, patience: Patience, wait: Callable[[float], None]
+    instance_set: InstanceSet,
+    table: CreateRecords,
+    patience: Patience,
+    wait: Callable[[float], None],
 ) -> tuple[str, ...]:
     """Destroy all that carries a tag of this run; return what may be left, a line each.
 
@@ -156,7 +159,7 @@ def existing(instance_set: InstanceSet, cluster: str) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _listed(instance_set: InstanceSet, table: Ledger) -> dict[str, Instance]:
+def _listed(instance_set: InstanceSet, table: CreateRecords) -> dict[str, Instance]:
     """Return what is ours by id; a driver that lists more than it is asked for is not trusted."""
     shown: dict[str, Instance] = {}
     for cluster in table.clusters:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from longshore.dispatcher.conformance.cleanup import CLUSTER_PREFIX, Ledger, sweep
+from longshore.dispatcher.conformance.cleanup import CLUSTER_PREFIX, CreateRecords, sweep
 from longshore.dispatcher.conformance.model import (
     Nonconformity,
     NotShown,
@@ -87,7 +87,9 @@ class Bench:
         self.patience = trial.patience
         self.cluster = CLUSTER_PREFIX + trial.new_token()[:8]
         self.set: InstanceSet = self.open()
-        self._table = Ledger(clusters=(self.cluster, self.other_cluster), clock=trial.context.clock)
+        self._table = CreateRecords(
+            clusters=(self.cluster, self.other_cluster), clock=trial.context.clock
+        )
         self._facts: dict[str, object] = {}
         self._missing: dict[str, str] = {}
         self._shells: list[RemoteShell] = []

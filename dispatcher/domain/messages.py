@@ -179,7 +179,7 @@ Change = (
 # ---- commands -----------------------------------------------------------------------------------
 
 
-class StrayDeed(Enum):
+class StrayAction(Enum):
     """What became of a stray."""
 
     ENDED_BY_US = "no container wants it: it is ended"
@@ -243,7 +243,7 @@ class PublishStray:
     for ours; `exit_code` how it ended, None where that is not known, or it has not.
     """
 
-    deed: StrayDeed
+    deed: StrayAction
     worker_id: str
     attempt_id: str
     container_id: str

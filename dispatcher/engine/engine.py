@@ -298,7 +298,7 @@ class Engine:
         return min([due for due in dues if due is not None], default=None)
 
     def _placers_due(self, now: float) -> float | None:
-        """Return when a placer wants a pass; what is overdue is looked at by the next one."""
+        """Return when a workload scheduler wants a pass; the next one looks at what is overdue."""
         due = self.workloads.next_due()
         if due is None or due > now:
             return due

@@ -27,7 +27,7 @@ def restore(
 ) -> None:
     """Give the parts of an engine that knows nothing yet all that the store knew.
 
-    The pool, the ledger and the placers are those that `scheduling` knows.
+    The pool, the container table and the workload schedulers are those that `scheduling` knows.
     """
     pool, table, workloads = scheduling.pool, scheduling.table, scheduling.workloads
     for record in recovered.instances:

@@ -1,4 +1,4 @@
-"""What users ask of containers and jobs, carried out on the ledger and the pool."""
+"""What users ask of containers and jobs, carried out on the container table and the pool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from longshore.dispatcher.domain.messages import (
     PublishContainer,
     PublishJob,
     PublishStray,
-    StrayDeed,
+    StrayAction,
     StraysDecided,
     Submitted,
     UserEvent,
@@ -75,7 +75,7 @@ def _decide(pool: PoolCore, event: StraysDecided, now: float) -> list[PublishStr
             attempts.kill(pool, attempt.id, now)
         told.append(
             PublishStray(
-                deed=StrayDeed.ADOPTED if attempt.adopted else StrayDeed.KILLED,
+                deed=StrayAction.ADOPTED if attempt.adopted else StrayAction.KILLED,
                 worker_id=attempt.worker_id,
                 attempt_id=attempt.remote_id,
                 container_id=attempt.container_id,
@@ -85,7 +85,7 @@ def _decide(pool: PoolCore, event: StraysDecided, now: float) -> list[PublishStr
     return told
 
 
-# ---- what users ask of containers and jobs, carried out on the ledger and the pool ---------------
+# ---- what users ask of containers and jobs, carried out on table and pool ------------------------
 
 _LOOKED_AGAIN_S = 1.0
 

@@ -1,4 +1,7 @@
-"""Metrics of what is asked of the driver, and what it answers."""
+"""Metrics of what is asked of the driver, and what it answers.
+
+Stands alone: each subject of the metrics has a module, however few it has.
+"""
 
 from __future__ import annotations
 

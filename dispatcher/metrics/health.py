@@ -1,4 +1,7 @@
-"""The metric of what is wrong."""
+"""The metric of what is wrong.
+
+Stands alone: each subject of the metrics has a module, however few it has.
+"""
 
 from __future__ import annotations
 

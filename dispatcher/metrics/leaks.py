@@ -1,4 +1,7 @@
-"""The metrics of what is billed and not wanted."""
+"""The metrics of what is billed and not wanted.
+
+Stands alone: each subject of the metrics has a module, however few it has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Metrics of the server's own disk: the store, its commits, and the room that is left."""
+"""Metrics of the server's own disk: the store, its commits, and the room that is left.
+
+Stands alone: each subject of the metrics has a module, however few it has.
+"""
 
 from __future__ import annotations
 

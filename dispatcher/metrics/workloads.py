@@ -33,7 +33,7 @@ def families(table: ContainerTable, now: float) -> Iterator[Metric]:
         longest[type_] = max(longest.get(type_, 0.0), now - latest(container))
     waiting = GaugeMetricFamily(
         "longshore_placer_containers_waiting",
-        "Containers of jobs with a placer of their own that have no place, by the jobs' type: of "
+        "Containers of jobs with a scheduler of their own that have no place, by type: of "
         "elastic jobs the essential ones; what is held back is not counted.",
         labels=("type",),
     )

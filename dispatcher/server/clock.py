@@ -1,4 +1,7 @@
-"""The one clock of a real process: seconds since the epoch that never step."""
+"""The one clock of a real process: seconds since the epoch that never step.
+
+Stands alone: it is the one module of the server that reads the clock, as the tidy test lists it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lets plans have the event loop one after the other, and leaves most of its time to all else."""
+"""Lets plans have the event loop one after the other, and leaves most of its time to all else.
+
+Stands alone: it waits and measures time, which `dry_run`, part of the pure core, may not do.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ from longshore.drivers.errors import InvalidRequest
 
 
 class PlanJob(Protocol):
-    """Begins a plan of a job as of a moment, as `dispatcher.service.job_planning.planning` does."""
+    """Begins a plan of a job as of a moment, as `dry_run.planning` does."""
 
     def __call__(
         self, job: Job, now: float, /, *, ended: Mapping[str, bool], revises: bool

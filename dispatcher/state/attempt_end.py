@@ -266,7 +266,7 @@ def _preempted(attempt: Attempt, why: str) -> Reason:
 
 
 def _stopped(container: Container, attempt: Attempt, said: str) -> Reason:
-    """Return why an attempt was stopped for good: by its job's placer, or a user, as `said`."""
+    """Return why an attempt was stopped for good: by its job's scheduler, or a user, as `said`."""
     told = None if container.cancel_requested else reason_of(attempt.ending_for)
     return told or Reason(code="cancelled", message=said)
 

@@ -115,7 +115,7 @@ class ContainerTable:
     the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
     `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
     which running attempt has run for long enough. `residents` is how many of the open attempts are
-    of per-instance jobs; `rule` says what becomes of containers that have a placer of their own.
+    of per-instance jobs; `rule` says what becomes of containers that have a scheduler of their own.
     `ran` hears of each attempt that has ended, but of per-instance jobs.
     """
 
@@ -503,11 +503,11 @@ class ContainerTable:
         self.memory.remove(container.spec)
 
 
-# ---- what must always hold of the ledger; tests look after every event ---------------------------
+# ---- what must always hold of the table; tests look after every event ----------------------------
 
 
 def check(table: ContainerTable) -> None:
-    """Raise `BugError` when an invariant of the ledger does not hold."""
+    """Raise `BugError` when an invariant of the container table does not hold."""
     for container in table.containers.values():
         _check_container(table, container)
     for container_id in table.gates.ids():

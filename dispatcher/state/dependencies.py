@@ -110,7 +110,7 @@ class _Pin:
 
 
 class Workflow:
-    """Admits containers into the ledger, and lets them on when what is before them has ended."""
+    """Admits containers into the table, and lets them on when what is before them has ended."""
 
     def __init__(self, table: ContainerTable) -> None:
         self._table = table

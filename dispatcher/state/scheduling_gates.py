@@ -1,7 +1,7 @@
 """Containers that wait outside the queue: for their restart's time, or for an earlier process.
 
-What is held back has no place in any request class, whatever its priority; the ledger puts it into
-the queue when nothing holds it any more.
+What is held back has no place in any request class, whatever its priority; the container table puts
+it into the queue when nothing holds it any more.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Gate(Flag):
     """What keeps a container from the queue until somebody says that it is over.
 
     Others have to end first; as many of its array as may be are under way; its job is held; its job
-    is of a type that has a placer of its own, for as long as it lives.
+    is of a type that has a scheduler of its own, for as long as it lives.
     """
 
     NONE = 0

@@ -32,9 +32,8 @@ from longshore.dispatcher.domain.queries import (
 from longshore.dispatcher.store import codec, idempotency, job_reader
 from longshore.dispatcher.store.awaited import fetch_awaited
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
-from longshore.dispatcher.store.gone import fetch_gone
 from longshore.dispatcher.store.job_reader import Specs, StoredCounts
-from longshore.dispatcher.store.paging import page_of
+from longshore.dispatcher.store.paging import fetch_gone, page_of
 from longshore.dispatcher.store.questions import container_queries, job_queries
 from longshore.dispatcher.store.tables import attempts, containers, instances, jobs, launches
 

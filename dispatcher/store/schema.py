@@ -1,4 +1,7 @@
-"""Bringing a store's schema up to this program's."""
+"""Bringing a store's schema up to this program's.
+
+Stands alone: nothing else needs Alembic.
+"""
 
 from __future__ import annotations
 

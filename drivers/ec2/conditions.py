@@ -1,4 +1,7 @@
-"""How an instance stands, and why, as EC2 describes it; pure."""
+"""How an instance stands, and why, as EC2 describes it; pure.
+
+Stands alone: it is part of the pure core, and the instance set that asks it is not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The script that a new instance runs as user data: the init script first, then the key; pure."""
+"""The script that a new instance runs as user data: the init script first, then the key; pure.
+
+Stands alone: it is part of the pure core, and the instance set that asks it is not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a simulated instance hears that its cloud takes it back."""
+"""How a simulated instance hears that its cloud takes it back.
+
+Stands alone: it is what the instance's own programs speak with, whatever the cloud around it is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How what runs on a simulated instance tells its cloud that it powers itself off."""
+"""How what runs on a simulated instance tells its cloud that it powers itself off.
+
+Stands alone: it is what the instance's own programs speak with, whatever the cloud around it is.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A dispatcher whose store was lost and made anew knows nothing of what runs. What an earlier store
 started is told apart by this: when a session names another store than the one before, what there
 is by then belongs to the one before.
+
+Stands alone: it is a file of the spool with a form of its own.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ CLAIMS = (
         name="the reach is short",
         guard="what is bought is bought for those that come first",
         fault="a low max_instances",
-        where="longshore.dispatcher.scheduler.scale_up.batch:Buyer._within_reach",
+        where="longshore.dispatcher.scheduler.scale_up.batch:ScaleUp._within_reach",
         old="return reach",
         new="return reach[1:] or reach",
     ),

@@ -1,4 +1,4 @@
-"""Runs in which little goes wrong but what jobs with placers of their own meet seldom elsewhere."""
+"""Runs in which little goes wrong but what jobs that never queue seldom meet elsewhere."""
 
 from __future__ import annotations
 

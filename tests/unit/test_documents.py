@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from longshore.dispatcher.input.yaml_text import documents
 from tests.job_bodies import decoder
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "config.example.yml"])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "config.example.yml"])
 TARGETS = set(re.findall(r"^([a-z]+):", ROOT.joinpath("Makefile").read_text(), re.MULTILINE))
 
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -28,14 +30,19 @@ CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # An identifier of ours: snake_case, CamelCase, CONSTANT_CASE, perhaps with what it belongs to.
+DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
+# A line of the picture of the layers: how deep it is, and the folders that stand beside each other.
+PICTURED = re.compile(r"^( *)([\w|]+(?: \| \w+)*)(?:  +\S.*)?$")
 NAME = re.compile(r"^(?:\w+\.)*(_?\w*(?:[a-z0-9]_[a-z0-9]|[a-z][A-Z]|[A-Z]_[A-Z])\w*)$")
 METRIC_SUFFIX = "_total"
+IMPORTED = re.compile(r"^(longshore\.(?:dispatcher|pool|drivers)(?:\.\w+)*)$")
 FILE = re.compile(
     r"^(?:dispatcher|pool|drivers|tests|tools|benchmarks|docs|dashboards|\.ci)/[\w./-]*$"
     r"|^[\w.-]+\.(?:md|toml|yml)$|^Makefile$"
 )
 
 
+@cache
 def source_words() -> frozenset[str]:
     """Return every word of our sources, tests and settings."""
     folders = ("dispatcher", "pool", "drivers", "tests", "tools")
@@ -139,11 +146,113 @@ def test_names_in_documents_exist(document: Path) -> None:
 
 
 def test_modules_that_the_architecture_names_are_where_it_says() -> None:
-    told = re.findall(r"`([\w/]+\.py)`", ROOT.joinpath("docs/architecture.md").read_text())
+    pages = [ROOT / "docs/architecture.md", *DECISIONS]
+    told = [name for page in pages for name in re.findall(r"`([\w/]+\.py)`", page.read_text())]
     below = [ROOT, *(ROOT / each for each in ("dispatcher", "pool", "tests/sim"))]
     missing = sorted({each for each in told if not any((top / each).exists() for top in below)})
     assert len(told) > 50
     assert missing == []
+
+
+# ---- the architecture and its decisions -------------------------------------------------------
+
+
+def pictured(text: str) -> dict[str, list[list[str]]]:
+    """Return the picture of a page: the lines of each folder from the top, "" for the outermost.
+
+    A line is a list of the folders that stand on it. What is indented below a folder is in it.
+    """
+    picture = text.partition("```\n")[2].partition("```")[0]
+    found: dict[str, list[list[str]]] = {}
+    inside: list[str] = []
+    for line in picture.splitlines():
+        match = PICTURED.match(line)
+        assert match, line
+        depth = len(match.group(1)) // 2
+        names = match.group(2).split(" | ")
+        inside[depth:] = []
+        found.setdefault(".".join(inside), []).append(names)
+        inside.append(names[0])
+    return found
+
+
+def contracted() -> dict[str, list[list[str]]]:
+    """Return the lines of each layers contract, by the folder that it is about."""
+    settings = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())
+    found = {}
+    for each in settings["tool"]["importlinter"]["contracts"]:
+        if each["type"] == "layers":
+            [container] = each.get("containers", ["longshore"])
+            lines = [line.removeprefix("longshore.").split(" | ") for line in each["layers"]]
+            found[container.removeprefix("longshore").removeprefix(".")] = lines
+    return found
+
+
+def test_the_picture_of_the_layers_is_that_of_the_contracts() -> None:
+    assert pictured(ROOT.joinpath("docs/architecture.md").read_text()) == contracted()
+
+
+def test_a_picture_is_read() -> None:
+    text = "x\n```\na                what\n  b | c          `of` it\n    d\n  e\nf\n```\n"
+    assert pictured(text) == {"": [["a"], ["f"]], "a": [["b", "c"], ["e"]], "a.b": [["d"]]}
+
+
+def test_the_architecture_is_two_pages() -> None:
+    assert len(ROOT.joinpath("docs/architecture.md").read_text().splitlines()) < 160
+
+
+def test_decisions_are_numbered_listed_and_told_alike() -> None:
+    index = ROOT.joinpath("docs/decisions/README.md").read_text()
+    rows = re.findall(r"^\| \[(\d+)\]\((\S+)\) \| (.+) \|$", index, re.MULTILINE)
+    found = []
+    for path in DECISIONS:
+        headings = HEADING.findall(path.read_text())
+        number, _, title = headings[0].partition(": ")
+        found.append((number, path.name, title))
+        assert headings[1:] == ["What was decided", "Against what, and why"], path.name
+        assert path.name.startswith(f"{number}-"), path.name
+    assert found == rows
+    assert [int(number) for number, *_ in found] == list(range(1, len(found) + 1))
+    assert len(found) > 30
+
+
+def missing_imports(text: str) -> list[str]:
+    """Return what inline code of a text names as ours by its import name, and is not there."""
+    found = (IMPORTED.match(code) for code in CODE.findall(text))
+    return sorted({match.group(1) for match in found if match and not is_ours(match.group(1))})
+
+
+def is_ours(dotted: str) -> bool:
+    """Return whether a dotted name is a module of ours, a folder, or a name in a module."""
+    folder, _, name = dotted.partition(".")[2].replace(".", "/").rpartition("/")
+    path = ROOT / folder / name
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    module = ROOT.joinpath(f"{folder}.py")
+    return module.is_file() and re.search(rf"\b{name}\b", module.read_text()) is not None
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_imports_in_documents_exist(document: Path) -> None:
+    assert missing_imports(document.read_text()) == []
+
+
+def test_an_import_that_is_not_there_is_found() -> None:
+    there = (
+        "`longshore.drivers` `longshore.drivers.registry` `longshore.drivers.registry.DriverInfo`"
+    )
+    gone = "`longshore.drivers.turns` `longshore.drivers.registry.Turns` `longshore.pool.state.x`"
+    assert missing_imports(there) == []
+    assert missing_imports(f"{there} {gone}") == sorted(gone.replace("`", "").split())
+
+
+def test_the_changes_for_plug_in_authors_name_what_they_import() -> None:
+    text = ROOT.joinpath("CHANGELOG.md").read_text().partition("### Changed")[2]
+    told = {match.group(1) for code in CODE.findall(text) if (match := IMPORTED.match(code))}
+    example = "\n".join(p.read_text() for p in ROOT.glob("tests/example_driver/*.py"))
+    imported = set(re.findall(r"^from (longshore\.[\w.]+) import", example, re.MULTILINE))
+    assert len(imported) > 4
+    assert imported <= told
 
 
 def test_a_name_that_is_not_there_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Elastic jobs beside all else: other placers, evictions, limits, interruptions, time."""
+"""Elastic jobs beside all else: other schedulers, evictions, limits, interruptions, time."""
 
 from __future__ import annotations
 

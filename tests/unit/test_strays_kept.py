@@ -9,7 +9,7 @@ import pytest
 from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     PublishStray,
-    StrayDeed,
+    StrayAction,
     StraysDecided,
 )
 from longshore.dispatcher.service.contracts import NotFound
@@ -74,7 +74,7 @@ def signalled(rig: Rig) -> set[str]:
     return {each.attempt_id for each in rig.sent if isinstance(each, SignalAttempt)}
 
 
-def told(rig: Rig) -> list[tuple[str, StrayDeed]]:
+def told(rig: Rig) -> list[tuple[str, StrayAction]]:
     return [(e.attempt_id, e.deed) for e in rig.published if isinstance(e, PublishStray)]
 
 
@@ -88,7 +88,7 @@ def test_what_another_store_has_started_runs_on_and_its_instance_too() -> None:
     assert signalled(rig) == set()
     assert rig.worker_states() == {"i-old": "running"}
     assert not any(isinstance(each, DestroyInstance) for each in rig.sent)
-    assert told(rig) == [("c-1-1", StrayDeed.KEPT), ("c-2-1", StrayDeed.KEPT)]
+    assert told(rig) == [("c-1-1", StrayAction.KEPT), ("c-2-1", StrayAction.KEPT)]
 
 
 @pytest.mark.parametrize("store", ["", OURS], ids=["of an older runner", "of our own"])
@@ -97,7 +97,7 @@ def test_what_ours_has_started_or_nobody_knows_who_is_ended_and_said(store: str)
     assert signalled(rig) == {"c-1-1"}
     [line] = [each for each in rig.published if isinstance(each, PublishStray)]
     assert (line.deed, line.worker_id, line.container_id) == (
-        StrayDeed.ENDED_BY_US,
+        StrayAction.ENDED_BY_US,
         "i-old",
         "c-1",
     )
@@ -164,7 +164,7 @@ def test_an_admin_lets_them_be_ended() -> None:
     rig = started_anew(report(1, ANOTHER), report(2, ANOTHER))
     decide(rig, "c-1-1", "c-none", adopt=False)
     assert signalled(rig) == {"c-1-1"}
-    assert told(rig)[2:] == [("c-1-1", StrayDeed.KILLED)]
+    assert told(rig)[2:] == [("c-1-1", StrayAction.KILLED)]
     for name in ("c-1-1", "c-2-1"):
         del rig.on_instance["i-old"][name]
         rig.send(AttemptExited(worker_id="i-old", attempt_id=name, exit=SUCCESS))
@@ -184,7 +184,7 @@ def test_an_adopted_one_is_left_to_its_own_end_which_is_told() -> None:
     failed = AttemptExit(kind=ExitKind.EXITED, code=3)
     rig.send(AttemptExited(worker_id="i-old", attempt_id="c-1-1", exit=failed))
     last = [each for each in rig.published if isinstance(each, PublishStray)][-1]
-    assert (last.deed, last.exit_code) == (StrayDeed.GONE, 3)
+    assert (last.deed, last.exit_code) == (StrayAction.GONE, 3)
 
 
 def test_a_new_process_does_not_forget_that_it_is_another_store_s() -> None:

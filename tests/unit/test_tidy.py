@@ -15,12 +15,34 @@ from pathlib import Path
 
 import pytest
 
+from tools import house
+
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("dispatcher", "pool", "drivers")
 FOLDERS = (*PRODUCT, "longshore", "tests", "tools", "benchmarks")
 
 MAX_MODULE_LINES = 1199
 MAX_FUNCTION_LINES = 69
+SMALL_MODULE_LINES = 60
+WHY_ALONE = re.compile(r"^Stands alone: \S", re.MULTILINE)
+
+# Who may import more than 15 modules of ours, with why. The list may only shrink: a module leaves
+# it when it imports fewer, and none enters.
+MAY_IMPORT_MORE = {
+    "dispatcher.api.app": "its table of routes names every route's module",
+    "dispatcher.api.jobs": "its routes answer for jobs of every type",
+    "dispatcher.engine.engine": "hears every kind of event, and passes it to who decides",
+    "dispatcher.explain.explanation": "looks at all that a container can wait for",
+    "dispatcher.scheduler.batch.scheduling_pass": "carries one pass through all that takes part",
+    "dispatcher.scheduler.elastic.apply": "what is decided of members touches state and pool",
+    "dispatcher.scheduler.elastic.controller": "puts the parts of elastic scheduling together",
+    "dispatcher.scheduler.elastic.run": "carries one elastic pass through all that takes part",
+    "dispatcher.scheduler.system.controller": "puts the parts of system scheduling together",
+    "dispatcher.server.wiring": "puts the parts of the server together",
+    "dispatcher.service.jobs": "checks, makes, plans and changes jobs of every type",
+    "dispatcher.service.service": "answers everything that the API can ask for",
+    "dispatcher.state.containers": "every change of a container goes through it",
+}
 
 BANNED_NAMES = frozenset({"utils", "util", "common", "helpers", "misc", "shared", "stuff"})
 
@@ -262,6 +284,84 @@ def test_texts_name_no_path_of_one_machine() -> None:
     ]
     files = sorted(path for path in texts if path.is_file())
     expect_none(broken(machine_paths, files) + broken(unfinished, files))
+
+
+# ---- the layout ---------------------------------------------------------------------------------
+
+
+def wrong_list_of_importers(counts: dict[str, int], allowed: frozenset[str]) -> Iterator[str]:
+    """Yield who imports too many modules of ours, and who is on the list for nothing."""
+    too_many = {name for name, count in counts.items() if count > house.MAX_IMPORTS}
+    yield from (f"{n}: imports {counts[n]} of our modules" for n in sorted(too_many - allowed))
+    yield from (f"{n}: imports few enough to leave the list" for n in sorted(allowed - too_many))
+
+
+def alone_without_a_reason(tree: dict[str, house.Module]) -> Iterator[str]:
+    """Yield small modules with one importer that neither are joined to it nor say why."""
+    importers = house.importers(tree)
+    for each in house.code(tree):
+        is_small = each.lines < SMALL_MODULE_LINES and importers[each.name] == 1
+        if is_small and not WHY_ALONE.search(each.docstring):
+            yield f"{each.name}: {each.lines} lines and one importer: say why it stands alone"
+
+
+def test_a_module_imports_few_of_ours() -> None:
+    tree = house.modules(ROOT)
+    counts = {each.name: house.own_imports(each, tree) for each in house.code(tree)}
+    assert len(counts) > 300
+    expect_none(list(wrong_list_of_importers(counts, frozenset(MAY_IMPORT_MORE))))
+    assert len(MAY_IMPORT_MORE) <= 13
+
+
+def test_a_module_with_one_importer_says_why_it_stands_alone() -> None:
+    expect_none(list(alone_without_a_reason(house.modules(ROOT))))
+
+
+def test_imports_go_down_without_a_ring() -> None:
+    found = house.measure(ROOT)
+    assert (found.rings, found.arrows_up) == ([], [])
+
+
+@pytest.fixture
+def planted_tree(tmp_path: Path) -> Path:
+    """Return a tree of the older kind, without `longshore.`, with one of each fault."""
+    files = {
+        "pyproject.toml": """
+            [[tool.importlinter.contracts]]
+            type = "layers"
+            layers = ["dispatcher", "pool", "drivers"]
+            """,
+        "dispatcher/__init__.py": '"""The top."""',
+        "dispatcher/one/a.py": '"""Small."""\nfrom dispatcher.two.b import B\nclass A: ...\n',
+        "dispatcher/two/b.py": "import dispatcher.one.a\nclass B: ...\nclass _Hidden: ...\n",
+        "dispatcher/three/c.py": "from dispatcher.one import a\nclass B: ...\n" + "x = 1\n" * 60,
+        "pool/d.py": '"""D.\n\nStands alone: since it must.\n"""\nimport dispatcher.three.c\n',
+        "drivers/e.py": "class _Hidden: ...\n",
+    }
+    for name, text in files.items():
+        tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        tmp_path.joinpath(name).write_text(text)
+    return tmp_path
+
+
+def test_the_layout_of_a_tree_is_measured(planted_tree: Path) -> None:
+    found = house.measure(planted_tree)
+    assert found.rings == [["dispatcher/one", "dispatcher/two"]]
+    assert found.arrows_up == ["pool.d -> dispatcher.three.c"]
+    assert found.names_defined_twice == {"B": ["dispatcher.three.c", "dispatcher.two.b"]}
+    # pool imports three, which imports the ring.
+    assert (found.folders, found.folders_in_rings, found.layers, found.modules) == (5, 2, 3, 5)
+    assert found.mean_imports == 0.8
+
+
+def test_a_small_module_without_a_reason_is_found(planted_tree: Path) -> None:
+    [found] = alone_without_a_reason(house.modules(planted_tree))
+    assert found.startswith("dispatcher.two.b: 3 lines")
+
+
+def test_a_list_of_importers_that_is_wrong_is_found() -> None:
+    found = list(wrong_list_of_importers({"a": 16, "b": 15, "c": 16}, frozenset({"b", "c"})))
+    assert [each.partition(":")[0] for each in found] == ["a", "b"]
 
 
 # ---- the import contracts -----------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""What `/v1/events` says of a container, a job or an instance: the API's answer, as plain data."""
+"""What `/v1/events` says of a container, a job or an instance: the API's answer, as plain data.
+
+Stands alone: the service renders its events by it through a port that the wiring fills, and no
+route knows it.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     hindrance: str | None
 
 
-class FateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class FilterCountAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many instances one cause concerns, in a sentence `what`; `ids` names a few of them."""
 
     cause: str
@@ -55,7 +55,7 @@ class TallyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     total: int
-    by_cause: tuple[FateAnswer, ...]
+    by_cause: tuple[FilterCountAnswer, ...]
     exhausted: dict[str, int]
 
 
@@ -129,7 +129,7 @@ class WaitingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     estimate: EstimateAnswer
 
 
-class HappeningAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEventAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was decided or came to pass."""
 
     at: str | None
@@ -148,7 +148,7 @@ class ExplanationAnswer(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     sentence: str
     waiting: WaitingAnswer | None
-    history: tuple[HappeningAnswer, ...]
+    history: tuple[HistoryEventAnswer, ...]
     recorded_since: str | None
 
 
@@ -213,7 +213,7 @@ def _tally(instances: NodeSummary) -> TallyAnswer:
     return TallyAnswer(
         total=instances.total,
         by_cause=tuple(
-            FateAnswer(
+            FilterCountAnswer(
                 cause=fate.cause,
                 what=CAUSES[fate.cause] + (f" ({fate.detail})" if fate.detail else ""),
                 count=fate.count,
@@ -258,5 +258,5 @@ def _claim(claim: Claim) -> ClaimAnswer:
     )
 
 
-def _happening(each: HistoryEvent) -> HappeningAnswer:
-    return HappeningAnswer(at=rfc3339(each.at), kind=each.kind, message=each.message)
+def _happening(each: HistoryEvent) -> HistoryEventAnswer:
+    return HistoryEventAnswer(at=rfc3339(each.at), kind=each.kind, message=each.message)

@@ -166,7 +166,7 @@ def _chosen(types: Sequence[InstanceType], name: str | None) -> InstanceType:
 
 def _destroy_existing(trial: Trial, cluster: str, *, agreed: bool) -> None:
     """Destroy what carries the tag of `cluster` or of an earlier run, having said what that is."""
-    from longshore.dispatcher.conformance.cleanup import Ledger, existing, sweep  # noqa: PLC0415 - as above
+    from longshore.dispatcher.conformance.cleanup import CreateRecords, existing, sweep  # noqa: PLC0415 - as above
 
     context = replace(trial.context, cluster=cluster)
     with closing(trial.info.make(trial.parameters, context)) as instance_set:
@@ -182,7 +182,7 @@ def _destroy_existing(trial: Trial, cluster: str, *, agreed: bool) -> None:
                 raise CommandFailure(what, remedy="Say --yes to destroy them", exit_code=USAGE)
             click.confirm(f"Destroy these {len(found)} instances?", abort=True, err=True)
         clusters = tuple(sorted({of for _, of in found}))
-        table = Ledger(clusters=clusters, clock=trial.context.clock)
+        table = CreateRecords(clusters=clusters, clock=trial.context.clock)
         left = sweep(instance_set, table, trial.patience, trial.wait)
     if left:
         raise CommandFailure("not all could be destroyed", problems=[("", line) for line in left])

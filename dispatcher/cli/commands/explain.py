@@ -27,7 +27,7 @@ class TypeView(msgspec.Struct, frozen=True, kw_only=True):
     hindrance: str | None = None
 
 
-class FateView(msgspec.Struct, frozen=True, kw_only=True):
+class FilterCountView(msgspec.Struct, frozen=True, kw_only=True):
     """How many instances one cause concerns."""
 
     cause: str
@@ -40,7 +40,7 @@ class TallyView(msgspec.Struct, frozen=True, kw_only=True):
     """All instances by what keeps them from taking the container."""
 
     total: int = 0
-    by_cause: tuple[FateView, ...] = ()
+    by_cause: tuple[FilterCountView, ...] = ()
     exhausted: dict[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -100,7 +100,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
     estimate: EstimateView = EstimateView()
 
 
-class HappeningView(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEventView(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was decided or came to pass."""
 
     message: str
@@ -113,7 +113,7 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     sentence: str
     waiting: WaitingView | None = None
-    history: tuple[HappeningView, ...] = ()
+    history: tuple[HistoryEventView, ...] = ()
 
 
 @click.command()

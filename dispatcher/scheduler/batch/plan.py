@@ -21,7 +21,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import (
     Snapshot,
 )
 from longshore.dispatcher.scheduler.placement.supervisors import Shares, shares
-from longshore.dispatcher.scheduler.scale_up.batch import Buyer, CreateLimits, UnmetDemand
+from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits, ScaleUp, UnmetDemand
 from longshore.dispatcher.scheduler.scale_up.solve import Option
 from longshore.dispatcher.state.queue import ClassKey, Order
 from longshore.drivers.interface import Resources
@@ -425,7 +425,7 @@ class _Pass:
                 self._undo(deed, number)
 
     def _undo(self, deed: UndoEntry, number: int) -> None:
-        """Undo what was decided for the last containers of a deed."""
+        """Undo what was decided for the last containers of an entry."""
         line = deed.line
         line.position -= number
         self.count(line, number)
@@ -650,8 +650,8 @@ def _are_short(limits: Limits, lines: Sequence[ClassPlacement]) -> bool:
 def _buy(this: _Pass) -> None:
     """Create for what needs it; where a limit of all stops that, those below wait too."""
     this.look_again()
-    buyer = Buyer(view=this.view, plan=this.plan, outlook=this.outlook)
-    stop = buyer.buy(this.demands)
+    scale_up = ScaleUp(view=this.view, plan=this.plan, outlook=this.outlook)
+    stop = scale_up.buy(this.demands)
     for line in this.plan.lines:
         line.position = len(line.starts) + line.claimed
     for demand in this.demands:

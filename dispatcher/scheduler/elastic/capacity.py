@@ -66,7 +66,7 @@ class CapacityView:
         return frozenset().union(*self._leaving.values())
 
     def kept_by_others(self, slot_id: str) -> Resources:
-        """Return what other placers keep of an instance."""
+        """Return what other workload schedulers keep of an instance."""
         return self._others.get(slot_id, NOTHING)
 
     def forget(self) -> None:

@@ -57,7 +57,7 @@ from longshore.pool.core import PoolCore
 
 
 class ElasticScheduler:
-    """Implements `dispatcher.scheduling.workloads.Placer` for elastic jobs."""
+    """Implements `WorkloadScheduler` for elastic jobs."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class ElasticScheduler:
         return RestartDecision(state=ContainerState.FAILED, reason=end_reasons.WORN_OUT)
 
     def _known(self, job_id: str, now: float) -> ElasticState:
-        """Return a job, made from what the ledger has of it when it is first asked for."""
+        """Return a job, made from what the container table has of it when it is first asked for."""
         live = self._live.get(job_id)
         if live is not None:
             return live

@@ -1,4 +1,4 @@
-"""Elastic jobs as the planner wants them, made from what the ledger and the store know; pure."""
+"""Elastic jobs as the planner wants them, from what container table and store know; pure."""
 
 from __future__ import annotations
 

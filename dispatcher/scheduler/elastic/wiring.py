@@ -1,4 +1,4 @@
-"""Makes the placer of elastic jobs from the parts of an engine."""
+"""Makes the scheduler of elastic jobs from the parts of an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roster keeps the planner's fleet in line with the pool, worker by worker."""
+"""Keeps the planner's fleet in line with the pool, worker by worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from longshore.pool import attempts, probing
 from longshore.pool.core import PoolCore
 from longshore.pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 
-# ---- what room of which instance is kept for jobs that have placers of their own -----------------
+# ---- what room of which instance is kept for jobs that never queue -------------------------------
 
 
 class Reservations:
@@ -50,7 +50,7 @@ class Reservations:
     def update(
         self, workloads: WorkloadSchedulers, types: Iterable[InstanceType], slot_ids: Iterable[str]
     ) -> bool:
-        """Take in what placers keep now; `slot_ids` are all that there are.
+        """Take in what workload schedulers keep now; `slot_ids` are all that there are.
 
         Returns whether other room than before is left of new instances of some type.
         """
@@ -67,7 +67,7 @@ class Reservations:
         return True
 
 
-# ---- the roster keeps the planner's fleet in line with the pool, worker by worker ----------------
+# ---- keeping the planner's fleet in line with the pool, worker by worker -------------------------
 
 
 class FleetSync:

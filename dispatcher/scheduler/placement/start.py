@@ -38,11 +38,11 @@ def environment(
     return tuple(sorted({**dict(container.spec.env), **ours, **dict(more)}.items()))
 
 
-# ---- starting containers on workers, for whoever decides it: the batch pass, or another placer ---
+# ---- starting containers on workers, for whichever scheduler decides it --------------------------
 
 
 class AttemptStarter:
-    """Begins attempts: in the ledger first, so that they are journalled, then in the pool."""
+    """Begins attempts: first in the container table, which journals them, then in the pool."""
 
     def __init__(self, pool: PoolCore, table: ContainerTable) -> None:
         self._pool = pool

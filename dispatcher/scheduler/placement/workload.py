@@ -1,8 +1,8 @@
 """Who places the containers that never wait in the queue: a seam for per-instance and elastic jobs.
 
-A planning pass lets each placer do its part before the batch work: it starts and ends attempts of
-its jobs, and says what room of which instance it keeps (`WorkloadScheduler.kept`). When an attempt
-of such a job ends, the ledger asks the placer what becomes of its container
+A planning pass lets each workload scheduler do its part before the batch work: it starts and ends
+attempts of its jobs, and says what room of which instance it keeps (`WorkloadScheduler.kept`). When
+an attempt of such a job ends, the container table asks it what becomes of the container
 (`WorkloadScheduler.rule`).
 """
 
@@ -91,7 +91,7 @@ class WorkloadScheduler(Protocol):
 
 
 class WorkloadSchedulers:
-    """All placers behind one door: each call goes to the one that knows the job."""
+    """All workload schedulers behind one door: each call goes to the one that knows the job."""
 
     def __init__(
         self,
@@ -154,12 +154,12 @@ class WorkloadSchedulers:
         return workload.rule(end, now) if workload is not None else None
 
     def reason(self, container: Container) -> WaitReason | None:
-        """Return why a container waits that has a placer, None where that knows nothing of it."""
+        """Return why a container waits, None where no workload scheduler knows of it."""
         workload = self.of(container)
         return workload.reason(container) if workload is not None else None
 
     def place_of(self, container: Container) -> str:
-        """Return the slot on which a placer keeps room for a container that waits, "" for none."""
+        """Return the slot on which room is kept for a container that waits, "" for none."""
         workload = self.of(container)
         return workload.place_of(container) if workload is not None else ""
 
@@ -190,7 +190,7 @@ class WorkloadSchedulers:
         return sum(workload.promised for workload in self._all)
 
     def taken_of(self, type_: InstanceType) -> Resources:
-        """Return what placers take of a new instance of a type."""
+        """Return what workload schedulers take of a new instance of a type."""
         type_ = self._as_bought(type_)
         taken = NOTHING
         for workload in self._all:
@@ -198,7 +198,7 @@ class WorkloadSchedulers:
         return taken
 
     def left_of(self, type_: InstanceType) -> InstanceType:
-        """Return a type as others find a new instance of it: without what placers take, priced.
+        """Return a type as others find a new instance of it: priced, without what is taken.
 
         Where instances of it turned out to be smaller than it says, it is so, too.
         """

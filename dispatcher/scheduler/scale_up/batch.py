@@ -188,7 +188,7 @@ class CreateLimits:
 
 
 @dataclass(slots=True, kw_only=True)
-class Buyer:
+class ScaleUp:
     """Creates for the demands of one pass."""
 
     view: Snapshot

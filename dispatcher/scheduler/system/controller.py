@@ -81,7 +81,7 @@ _NOWHERE = Reason(code="no_instance", message="there was no instance that it is 
 
 
 class SystemScheduler:
-    """Implements `dispatcher.scheduling.workloads.Placer` for system and sysbatch jobs."""
+    """Implements `WorkloadScheduler` for system and sysbatch jobs."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""The latest attempts of per-instance jobs that have ended, on the instances that there are."""
+"""The latest attempts of per-instance jobs that have ended, on the instances that there are.
+
+Stands alone: what it knows outlives a pass, and is kept in two ways that only it must keep alike.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planner of per-instance jobs sees of the pool and the ledger."""
+"""What the planner of per-instance jobs sees of the pool and the container table."""
 
 from __future__ import annotations
 

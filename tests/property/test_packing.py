@@ -14,7 +14,7 @@ from longshore.dispatcher.domain.feasibility import price_order
 from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
-from tests.mix_cases import holds, price, solve
+from tests.packing_cases import holds, price, solve
 from tests.samples import GIB
 
 Amounts = dict[int, int]

@@ -1,4 +1,4 @@
-"""What the metrics say of jobs that wait for their own placer, of which no queue tells."""
+"""What the metrics say of jobs that wait for their own scheduler, of which no queue tells."""
 
 from __future__ import annotations
 

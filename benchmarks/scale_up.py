@@ -3,13 +3,13 @@
 Cases of a fixed seed: up to 12 containers of up to 4 classes on 2 to 6 types, against the true
 optimum; then calls with many classes, types and containers, the best of several runs each.
 
-    python benchmarks/mix.py [--cases 2000] [--json]
+    python benchmarks/scale_up.py [--cases 2000] [--json]
 
 With `--many-types` instead: whole passes in which many classes, whose containers come by turns,
 need new instances and may go to nearly every type of a large catalogue; in cpu time. The goal is
 less than 100 ms for each; the command exits 1 when a run misses it.
 
-    python benchmarks/mix.py --many-types [--json]
+    python benchmarks/scale_up.py --many-types [--json]
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import Snapshot
 from longshore.dispatcher.scheduler.scale_up.solve import Item, Option
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
-from tests.mix_cases import optimum, price, random_case, random_type, solve
+from tests.packing_cases import optimum, price, random_case, random_type, solve
 from tests.planner_rig import make_limits, make_view
 from tests.samples import GIB, make_container
 

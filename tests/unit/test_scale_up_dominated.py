@@ -15,7 +15,7 @@ from longshore.dispatcher.scheduler.scale_up.solve import Item, Option
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import CreateBlockKind, Scope
-from tests.mix_cases import optimum, random_case
+from tests.packing_cases import optimum, random_case
 from tests.planner_rig import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 

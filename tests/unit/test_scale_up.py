@@ -11,7 +11,7 @@ import pytest
 from longshore.dispatcher.domain.containers import Placement
 from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option
 from longshore.drivers.interface import InstanceType, Resources
-from tests.mix_cases import optimum, optimum_by_program, price, random_case, solve
+from tests.packing_cases import optimum, optimum_by_program, price, random_case, solve
 from tests.samples import GIB, make_type
 
 
