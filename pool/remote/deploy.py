@@ -8,7 +8,7 @@ import io
 import shlex
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import resources
 from typing import Final, Protocol
 
 from longshore.drivers.errors import CommandFailed
@@ -47,10 +47,10 @@ def build_runner() -> RunnerBundle:
     Nothing in it depends on when or where it is built, so that equal sources have equal names on
     the instances. It is not compressed, since compressors differ.
     """
-    sources = Path(__file__).resolve().parent / "runner"
     files = {
-        f"longshore/pool/runner/{path.name}": path.read_text("utf-8")
-        for path in sources.glob("*.py")
+        f"longshore/pool/runner/{each.name}": each.read_text("utf-8")
+        for each in resources.files("longshore.pool.runner").iterdir()
+        if each.name.endswith(".py")
     }
     files |= {"longshore/__init__.py": "", "longshore/pool/__init__.py": "", "__main__.py": _MAIN}
     buffer = io.BytesIO()

@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from longshore.pool.remote import deploy
 from longshore.pool.remote.deploy import build_runner
 from longshore.pool.runner import cgroups, containment, engines, launch, scripts, spawning
 from longshore.pool.runner.engines import Engine, EngineConfig, EngineConfigError
@@ -32,7 +31,7 @@ from longshore.pool.runner.wire import Order, ProtocolError
 from tests.conftest import not_tested
 from tests.runner_harness import alive, eventually, reap_one
 
-SOURCES = sorted(Path(deploy.__file__).parent.glob("runner/*.py"))
+SOURCES = sorted(Path(launch.__file__).parent.glob("*.py"))
 
 
 @pytest.fixture
@@ -63,6 +62,20 @@ def test_the_bundle_is_the_same_each_time_and_complete() -> None:
         assert archive.read("longshore/pool/__init__.py") == b""
     assert names == sorted(names)
     assert {f"longshore/pool/runner/{path.name}" for path in SOURCES} < set(names)
+
+
+def test_the_bundle_runs_by_itself(tmp_path: Path) -> None:
+    bundle = tmp_path / "runner.pyz"
+    bundle.write_bytes(build_runner().data)
+    done = subprocess.run(
+        [sys.executable, "-I", bundle, "list", "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    assert "usage: " in done.stdout
 
 
 def test_a_python_that_is_too_old_is_told_in_words() -> None:
