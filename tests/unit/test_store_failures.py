@@ -43,7 +43,7 @@ ROOT = Path(__file__).parents[2]
 
 WRITER = """
 import sys
-from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.store.store import Store
 from tests.store_values import container
 
