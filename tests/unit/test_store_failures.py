@@ -407,3 +407,12 @@ def test_a_full_disk_is_told_until_something_is_written_and_not_until_all_is_wit
         until(lambda: not store.problem)
         insert(store, container(301))
         store.close()
+
+
+def test_a_store_that_cannot_be_opened_on_a_full_disk_says_that_it_is_full(tmp_path: Path) -> None:
+    """SQLite calls it an I/O error, which sends whoever reads it to look for a broken disk."""
+    with small_disk(tmp_path / "small") as disk:
+        Store.open(url_in(disk)).close()
+        fill(disk)
+        with pytest.raises(StoreUnusable, match="0 KiB are free on its disk; make room there"):
+            Store.open(url_in(disk))
