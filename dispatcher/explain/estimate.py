@@ -31,6 +31,10 @@ _FIRST = {
     "max_running": "another of its array must end first",
     "evicting": "those who make way for it must end first",
 }
+_NOTHING_IS_PLACED = {
+    "not_listed": "the cloud must tell first which instances there are, whenever it does",
+    "pass_failed": "a planning pass must succeed first; report the error in the server's log",
+}
 _ENDING = "nobody knows how long what runs will take"
 
 
@@ -132,7 +136,8 @@ def _without_a_place(now_is: Situation, code: str) -> Estimate:
     elif now_is.may_free_up:
         why = f"what would do is full: it may start when room comes free, and {_ENDING}"
     else:
-        basis = "no planning pass has decided about it in a way that tells"
+        undecided = "no planning pass has decided about it in a way that tells"
+        basis = _NOTHING_IS_PLACED.get(code, undecided)
         return Estimate(earliest_s=None, latest_s=None, basis=basis)
     return Estimate(earliest_s=0.0, latest_s=None, basis=why)
 

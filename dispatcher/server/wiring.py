@@ -106,6 +106,7 @@ class Server:
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
         self._periodic_task: asyncio.Task[None] | None = None
+        self._health_task: asyncio.Task[None] | None = None
         self.url = ""
         self.hanging = False
         self.unwritten = False
@@ -180,7 +181,7 @@ class Server:
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, backend, types)
-        self._run(stack, runtime, periodic)
+        self._run(stack, runtime, periodic, backend)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
 
@@ -197,11 +198,17 @@ class Server:
         return store
 
     def _run(
-        self, stack: contextlib.AsyncExitStack, runtime: Runtime, periodic: PeriodicJobs
+        self,
+        stack: contextlib.AsyncExitStack,
+        runtime: Runtime,
+        periodic: PeriodicJobs,
+        backend: DispatcherService,
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         self._periodic_task = asyncio.create_task(periodic.run(), name="periodic jobs")
-        stack.push_async_callback(_ended, self._periodic_task)
+        self._health_task = asyncio.create_task(backend.watch_health(), name="health")
+        for task in (self._periodic_task, self._health_task):
+            stack.push_async_callback(_ended, task)
         log.info(
             "serving",
             url=self.url,
@@ -368,7 +375,8 @@ class Server:
 
     async def wait_failed(self) -> None:
         """Return, or raise what went wrong, when what runs for ever has ended of itself."""
-        tasks = [task for task in (self._engine_task, self._periodic_task) if task is not None]
+        began = (self._engine_task, self._periodic_task, self._health_task)
+        tasks = [task for task in began if task is not None]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from longshore.dispatcher.domain.views import Problem, ProblemKind
@@ -13,6 +14,7 @@ from longshore.dispatcher.store.store import Store
 
 LEAST_FREE_BYTES = 512 * 1024**2
 LEAST_FREE_INODES = 10_000
+WATCH_EACH_S = 5.0
 _WELL_AGAIN = 1.25
 """How many times the least must be free before a full disk is well: it may go up and down."""
 
@@ -28,6 +30,12 @@ class HealthService:
         self._logs = logs
         self._now = now
         self._since: dict[ProblemKind, float] = {}
+
+    async def watch(self) -> None:
+        """Look by itself until it is cancelled: `since` is not when somebody asked first."""
+        while True:
+            self.problems()
+            await asyncio.sleep(WATCH_EACH_S)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return what is wrong at this moment, first what keeps requests from being served."""

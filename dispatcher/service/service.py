@@ -484,6 +484,10 @@ class DispatcherService:
         advice = (*advice_of(pool), *smaller_machines(pool), *failed)
         return Health(problems=self._health.problems(), advice=advice)
 
+    async def watch_health(self) -> None:
+        """Note when problems begin and end, also while nobody asks; until it is cancelled."""
+        await self._health.watch()
+
     def vitals(self) -> Vitals:
         """Return how store and disk do."""
         return Vitals(store=self._store.vitals(), logs=self._logs.room())

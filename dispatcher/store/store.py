@@ -46,6 +46,7 @@ from longshore.dispatcher.store.schema import migrate
 from longshore.dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
 
 CLOSE_TIMEOUT_S = 30.0
+_ROOM_TO_OPEN_BYTES = 1024**2
 
 _log = structlog.get_logger("longshore.store")
 
@@ -150,9 +151,8 @@ class Store:
             raise StoreUnusable(f"cannot open the store {path}: {error.strerror}") from error
         except (DatabaseError, sqlite3.DatabaseError) as error:
             cause = getattr(error, "orig", None) or error
-            broken = "malformed" in str(cause) or "not a database" in str(cause)
-            remedy = "; restore a backup, or move it away" if broken else ""
-            raise StoreUnusable(f"cannot open the store {path}: {cause}{remedy}") from error
+            told = f"cannot open the store {path}: {cause}{_remedy(path, str(cause))}"
+            raise StoreUnusable(told) from error
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Write what is pending, then end the thread and let go of the files; blocks.
@@ -365,3 +365,21 @@ def _marked(engine: Engine, *, now: float, anew: bool) -> Marker:
     if found is not None:
         _log.warning("store accepted as a new one", store=marker.store, before=found.store)
     return marker
+
+
+def _remedy(path: Path, cause: str) -> str:
+    """Return what an operator can do about a store that SQLite cannot open, "" if nobody knows.
+
+    SQLite needs some room to open one, and calls a full disk an I/O error then.
+    """
+    if "malformed" in cause or "not a database" in cause:
+        return "; restore a backup, or move it away"
+    try:
+        free_bytes = room_at(path.parent).free_bytes
+    except OSError as error:
+        return f"; its disk cannot be looked at: {error.strerror}"
+    if free_bytes < _ROOM_TO_OPEN_BYTES:
+        return f": {free_bytes // 1024} KiB are free on its disk; make room there"
+    if "readonly" in cause or "read-only" in cause:
+        return "; make its disk and its files writable for the server's user"
+    return ""

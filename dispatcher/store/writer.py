@@ -195,12 +195,12 @@ class Writer:
     def _commit_somehow(self, group: list[_Call]) -> bool:
         """Return whether the group is committed; it is not only when the writer gave up."""
         delay_s = FIRST_RETRY_S
-        in_doubt = committed = False
+        in_doubt = committed = wrote = False
         while True:
             began_at = time.monotonic()
             try:
                 if not committed:
-                    self._commit(group)
+                    wrote = self._commit(group)
                     committed = True
                 # Nobody is told of what went into a file that is not there any more.
                 self._custody.check()
@@ -215,7 +215,7 @@ class Writer:
             else:
                 commit_s = time.monotonic() - began_at
                 self.commit_s.observe(commit_s)
-                self._resolve(group)
+                self._resolve(group, wrote=wrote)
                 self._tell_overload(commit_s)
                 return True
 
@@ -235,7 +235,8 @@ class Writer:
                 self._drop_connection()
             raise
 
-    def _commit(self, group: list[_Call]) -> None:
+    def _commit(self, group: list[_Call]) -> bool:
+        """Commit the calls; return whether anything went to the disk with them."""
         with self._transaction() as connection:
             broken = self._broken
             for call in group:
@@ -249,12 +250,21 @@ class Writer:
                 counted = self._custody.count(connection, self._wall_clock())
         if counted is not None:
             self._custody.committed(counted)
+        return counted is not None
 
     def _look(self) -> None:
-        """See whether the files are there, so that health tells it while nobody writes, too."""
+        """See whether the files are there, so that health tells it while nobody writes, too.
+
+        What could not be written may have been taken back since: so after a failure it takes a
+        commit that reaches the disk to say that all is well.
+        """
         try:
             self._custody.check()
-        except StoreReplaced as error:
+            if self._problem:
+                with self._transaction() as connection:
+                    counted = self._custody.count(connection, self._wall_clock())
+                self._custody.committed(counted)
+        except Exception as error:  # noqa: BLE001 - whatever it is, health tells it
             self._note(error)
         else:
             problem, self._problem = self._problem, ""
@@ -305,8 +315,10 @@ class Writer:
             for call in group:
                 call.applied = False
 
-    def _resolve(self, group: list[_Call]) -> None:
-        problem, self._problem = self._problem, ""
+    def _resolve(self, group: list[_Call], *, wrote: bool) -> None:
+        ended = self._problem if wrote else ""
+        if wrote:
+            self._problem = ""
         self._count_off(group)
         self._broken = self._broken or any(c.builds and c.refusal is not None for c in group)
         for call in group:
@@ -314,7 +326,7 @@ class Writer:
                 call.future.set_result(None)
             else:
                 call.future.set_exception(call.refusal)
-        if problem:
+        if ended:
             _log.info("store_writable_again")
 
     def _count_off(self, group: list[_Call]) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from longshore.dispatcher.service.health import WATCH_EACH_S
 from tests.dispatcher_process import DispatcherProcess, wait_for
 from tests.small_disk import small_disk
 
@@ -82,3 +85,20 @@ def test_whoever_waits_for_a_log_is_told_of_the_full_disk_and_gets_it_in_the_end
         assert server.container(ended)["log_problem"] is None
         server.call("POST", f"/v1/containers/{runs}/cancel", {})
         server.wait_final(runs)
+
+
+def test_a_full_disk_is_told_with_when_that_began_and_not_when_somebody_asked(
+    tmp_path: Path,
+) -> None:
+    log_dir = tmp_path / "logs"
+    with ExitStack() as stack, ExitStack() as disk:
+        server = DispatcherProcess(tmp_path / "server", {"log_dir": str(log_dir)})
+        stack.enter_context(server)
+        wait_for(server.ready, "it serves")
+        disk.enter_context(small_disk(log_dir))
+        full_at = time.time()
+        wait_for(lambda: time.time() > full_at + 8, "nobody asks for a while")
+        (problem,) = server.call("GET", "/v1/health")["problems"]
+        assert problem["message"] == FULL.decode()
+        since = datetime.fromisoformat(problem["since"]).timestamp()
+        assert since < full_at + WATCH_EACH_S + 1.5

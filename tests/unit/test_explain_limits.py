@@ -7,7 +7,11 @@ from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import SchedulerSettings, WaitReason
 from longshore.dispatcher.explain.estimate import Situation, estimate
-from longshore.dispatcher.scheduler.placement.wait_reasons import spend_limit
+from longshore.dispatcher.scheduler.placement.wait_reasons import (
+    PASS_FAILED,
+    not_listed,
+    spend_limit,
+)
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import waiting
@@ -75,6 +79,16 @@ def test_an_estimate_follows_the_reason_also_while_some_instance_is_full() -> No
         reason = WaitReason(code=code, message="") if code else None
         found = estimate(Situation(reason=reason, boots=None, may_free_up=True))
         assert found.basis.startswith(begins), code
+
+
+def test_an_estimate_says_what_must_come_before_anything_is_placed() -> None:
+    for reason, begins in (
+        (not_listed("no route"), "the cloud must tell first which instances there are"),
+        (PASS_FAILED, "a planning pass must succeed first"),
+    ):
+        found = estimate(Situation(reason=reason, boots=None))
+        assert (found.earliest_s, found.latest_s) == (None, None)
+        assert found.basis.startswith(begins)
 
 
 def test_what_a_limit_can_never_allow_starts_never() -> None:

@@ -98,6 +98,24 @@ async def test_a_store_that_cannot_be_written_is_told_and_alone_keeps_from_servi
     assert backend.health().ready
 
 
+async def test_since_is_when_it_began_and_not_when_somebody_asked(
+    store: Store, tmp_path: Path
+) -> None:
+    rig = Rig(make_type(1))
+    backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
+    with sqlite3.connect(tmp_path / "longshore.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        pending = store.write([], wait=True)
+        await_true(lambda: bool(store.problem))
+        watching = asyncio.create_task(backend.watch_health())
+        await asyncio.sleep(0)
+        rig.advance(600)
+        assert [each.since for each in backend.health().problems] == [rig.now - 600]
+        watching.cancel()
+        other.execute("ROLLBACK")
+    pending.result(60)
+
+
 async def test_a_server_that_ends_is_not_ready(store: Store, tmp_path: Path) -> None:
     rig = Rig(make_type(1))
     runtime = runtime_over(rig, store)

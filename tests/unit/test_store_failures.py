@@ -35,6 +35,7 @@ from longshore.dispatcher.store.errors import (
 )
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.tables import metadata
+from longshore.dispatcher.store.writer import LOOK_EACH_S
 from tests.samples import make_container
 from tests.small_disk import fill, small_disk
 from tests.store_values import SPEC, container, insert, insert_job, job, task, url_in
@@ -382,3 +383,36 @@ def test_what_is_withdrawn_while_the_disk_is_full_is_never_written(tmp_path: Pat
         assert isinstance(stuck.exception(30), Withdrawn)
         assert stored(store) == list(range(1, 300))
         store.close()
+
+
+def test_a_full_disk_is_told_until_something_is_written_and_not_until_all_is_withdrawn(
+    tmp_path: Path,
+) -> None:
+    """Who gives up waiting must not end the alarm, nor must time in which nobody writes."""
+    with small_disk(tmp_path / "small") as disk:
+        store = Store.open(url_in(disk))
+        insert(store, container(1))
+        ballast = fill(disk)
+        calls = [store.write([new(n)]) for n in range(2, 301)]
+        until(lambda: store.problem != "")
+        until(lambda: all(call.done() or store.withdraw(call) for call in calls))
+        until(lambda: all(call.done() for call in calls))
+        seen: list[str] = []
+        looked_until = time.monotonic() + 3 * LOOK_EACH_S
+        while time.monotonic() < looked_until:
+            seen.append(store.problem)
+            threading.Event().wait(0.01)
+        assert "" not in seen
+        ballast.unlink()
+        until(lambda: not store.problem)
+        insert(store, container(301))
+        store.close()
+
+
+def test_a_store_that_cannot_be_opened_on_a_full_disk_says_that_it_is_full(tmp_path: Path) -> None:
+    """SQLite calls it an I/O error, which sends whoever reads it to look for a broken disk."""
+    with small_disk(tmp_path / "small") as disk:
+        Store.open(url_in(disk)).close()
+        fill(disk)
+        with pytest.raises(StoreUnusable, match="0 KiB are free on its disk; make room there"):
+            Store.open(url_in(disk))
