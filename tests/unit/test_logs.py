@@ -384,3 +384,62 @@ def test_a_gap_that_could_not_be_marked_is_none(tmp_path: Path) -> None:
         assert again.sizes(A, C) == (4101, 0)
         assert again.read(C, A, "stdout", 4090, 100) == bytes(6) + b"early"
         again.close()
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every file and directory that is synced, in the order of it."""
+    paths: list[Path] = []
+    really = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return paths
+
+
+def test_a_log_is_safe_with_the_names_of_all_directories_on_the_way(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    """A file that is synced is gone all the same with the name of a directory that is not."""
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.sync(A, C)
+    (text,) = tmp_path.glob("logs/*/c-1/a-1.stdout")
+    assert set(synced) == {text, text.parent, text.parents[1], text.parents[2], tmp_path}
+    synced.clear()
+    logs.append(A, C, "stdout", 3, b"def")
+    logs.sync(A, C)
+    assert synced == [text, text.parent], "of what is not new, the names are safe"
+    synced.clear()
+    logs.sync(A, C)
+    assert synced == []
+    logs.close()
+
+
+def test_a_gap_is_safe_before_its_sentence_is_written(tmp_path: Path, synced: list[Path]) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 100, b"abc")
+    (notes,) = tmp_path.glob("logs/*/c-1/a-1.stdout.notes")
+    assert synced == [notes, notes.parent]
+    logs.close()
+
+
+@pytest.mark.parametrize("length", [3, SHORT_BYTES + 1])
+def test_a_sealed_log_is_for_its_owner_alone_whatever_the_umask(
+    tmp_path: Path, length: int
+) -> None:
+    before = os.umask(0)
+    try:
+        logs = reopened(tmp_path)
+        logs.append(A, C, "stdout", 3, b"x" * length)
+        for _ in range(2):
+            files = [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
+            assert files
+            assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+            logs.seal(A, C)
+        logs.close()
+    finally:
+        os.umask(before)

@@ -19,6 +19,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.exc import OperationalError
 
 from longshore.dispatcher.domain.containers import ContainerState, Dependency, Retries
 from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
@@ -43,7 +44,7 @@ ROOT = Path(__file__).parents[2]
 
 WRITER = """
 import sys
-from longshore.dispatcher.messages import InsertContainers
+from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.store.store import Store
 from tests.store_values import container
 
@@ -382,3 +383,31 @@ def test_what_is_withdrawn_while_the_disk_is_full_is_never_written(tmp_path: Pat
         assert isinstance(stuck.exception(30), Withdrawn)
         assert stored(store) == list(range(1, 300))
         store.close()
+
+
+def test_a_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> None:
+    """In a write-ahead log NORMAL would lose what was acknowledged, when the power fails."""
+    path = tmp_path / "x.db"
+    sqlite.make_file(path)
+    engine = sqlite.writing_engine(path)
+    with engine.connect() as connection:
+        asked = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "journal_size_limit")
+        }
+    assert asked == {
+        "journal_mode": "wal",
+        "synchronous": 2,  # FULL
+        "foreign_keys": 1,
+        "journal_size_limit": sqlite.WAL_LIMIT_BYTES,
+    }
+
+
+def test_who_reads_the_store_cannot_write_it(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    store.close()
+    (path,) = tmp_path.glob("*.db")
+    engine = sqlite.reading_engine(path)
+    with engine.connect() as connection, pytest.raises(OperationalError, match="readonly"):
+        connection.exec_driver_sql("DELETE FROM containers")
+    engine.dispose()
