@@ -47,7 +47,7 @@ def build_runner() -> RunnerBundle:
     Nothing in it depends on when or where it is built, so that equal sources have equal names on
     the instances. It is not compressed, since compressors differ.
     """
-    sources = Path(__file__).resolve().parent / "runner"
+    sources = Path(__file__).resolve().parents[1] / "runner"
     files = {
         f"longshore/pool/runner/{path.name}": path.read_text("utf-8")
         for path in sources.glob("*.py")
