@@ -2,15 +2,17 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo check test sim bench soak clean
+.PHONY: help demo check test proofs sim bench soak clean
 
 SEEDS ?= 2000
+WITHIN_S ?= 1500
 MINUTES ?= 120
 
 help:
 	@echo 'make demo    install what it takes to run, and watch Longshore at work'
 	@echo 'make check   the fast loop: style, types, layers, unit and property tests, simulation'
 	@echo 'make test    everything that is tested, with the Debian packages that it takes (as root)'
+	@echo 'make proofs  what takes longer: each guard at the edges is taken out, and a test must miss it'
 	@echo 'make sim     many seeds of the simulation, then chaos: make sim SEEDS=20000 [JOBS=4]'
 	@echo 'make bench   run the benchmarks'
 	@echo 'make soak    two hours of instances that come and go: does the server grow? [MINUTES=20]'
@@ -28,6 +30,11 @@ test:
 	@tools/setup.sh packages
 	@tools/setup.sh dev
 	@.venv/bin/python tools/checks.py test
+
+proofs:
+	@tools/setup.sh packages
+	@tools/setup.sh dev
+	@.venv/bin/python tools/checks.py proofs --within-s $(WITHIN_S)
 
 sim:
 	@tools/setup.sh dev

@@ -108,9 +108,11 @@ async def serving(
 
 
 @asynccontextmanager
-async def connected(*, limits: ApiLimits | None = None) -> AsyncIterator[Client]:
-    """Serve a new fake backend and yield a client of it."""
-    backend = FakeBackend()
+async def connected(
+    backend: FakeBackend | None = None, *, limits: ApiLimits | None = None
+) -> AsyncIterator[Client]:
+    """Serve a fake backend, a new one if none is given, and yield a client of it."""
+    backend = FakeBackend() if backend is None else backend
     async with serving(backend, limits=limits) as (url, _), aiohttp.ClientSession() as session:
         yield Client(session, url, backend)
 

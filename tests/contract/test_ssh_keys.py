@@ -15,6 +15,7 @@ from longshore.pool.remote.ssh_keys import (
     load_or_create_private_key,
     public_key_text,
 )
+from tests.synced_files import record_syncs
 
 
 def test_a_key_is_made_once_with_mode_0600(tmp_path: Path) -> None:
@@ -97,3 +98,24 @@ def test_a_key_that_is_open_to_others_is_told(tmp_path: Path, mode: int) -> None
             check_private_key(path)
     else:
         check_private_key(path)
+
+
+def test_a_new_key_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, path = record_syncs(monkeypatch), tmp_path / "id"
+    really = Path.hardlink_to
+
+    def name(own: Path, temporary: str) -> None:
+        assert (own, synced) == (path, [Path(temporary)])
+        really(own, temporary)
+
+    monkeypatch.setattr(Path, "hardlink_to", name)
+    load_or_create_private_key(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_private_half_is_in_no_log(tmp_path: Path) -> None:
+    key = load_or_create_private_key(tmp_path / "id")
+    assert "PRIVATE" in key.openssh_text
+    assert "PRIVATE" not in f"{key} {key!r}"

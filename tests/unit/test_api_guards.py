@@ -171,3 +171,9 @@ def test_ports_of_loopback_authorities() -> None:
     assert loopback_port("localhost:", default=80) is None
     assert loopback_port("user@localhost", default=80) is None
     assert loopback_port("localhost.", default=80) is None
+
+
+@pytest.mark.parametrize("port", [65536, 99999])
+def test_a_port_that_cannot_be_is_nobodys(port: int) -> None:
+    assert loopback_port("localhost:65535", default=80) == 65535
+    assert loopback_port(f"localhost:{port}", default=80) is None

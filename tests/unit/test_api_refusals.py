@@ -304,3 +304,10 @@ async def test_a_body_that_stalls_is_given_up() -> None:
         assert line.startswith(b"HTTP/1.1 408")
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_large_body_that_is_done_makes_room_for_the_next() -> None:
+    limits = ApiLimits(large_body_bytes=10, concurrent_large_bodies=1)
+    async with connected(limits=limits) as client:
+        for _ in range(3):
+            assert (await client.post("/v1/containers", MINIMAL))[0] == 201

@@ -337,3 +337,42 @@ async def test_streams_end_soon_when_the_server_stops() -> None:
             with pytest.raises(aiohttp.ClientPayloadError):
                 await following
             writer.close()
+
+
+class WatchedBackend(FakeBackend):
+    """Notes at each look at a log whether somebody waits for its news."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = 0
+        self.waited_at_looks: list[int] = []
+
+    async def read_log(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        self.waited_at_looks.append(self.waits)
+        return await super().read_log(container_id, stream=stream, offset=offset, limit=limit)
+
+    async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
+        self.waits += 1
+        try:
+            await super().wait_log(container_id, timeout_s=timeout_s)
+        finally:
+            self.waits -= 1
+
+
+async def test_a_follower_waits_for_news_before_it_looks() -> None:
+    """What came between a look and the wait would be told only with the next of it."""
+    backend = WatchedBackend()
+    async with connected(backend, limits=replace(QUICK, log_recheck_s=3600.0)) as client:
+        await running(client)
+        async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
+            for number in range(3):
+                await until(lambda: backend.waits == 1)
+                backend.push_log("c-00000001", b"%d" % number)
+                assert await response.content.readexactly(1) == b"%d" % number
+            backend.finish("c-00000001")
+            assert await response.read() == b""
+    assert backend.waited_at_looks[0] == 0
+    assert set(backend.waited_at_looks[1:]) == {1}
+    assert backend.waits == 0

@@ -113,3 +113,29 @@ def test_many_failures_are_no_moods(tmp_path: Path) -> None:
     result = checks.run_twice(step, time.monotonic() + 60)
     assert not result.passed
     assert not touched.exists()
+
+
+def test_proofs_plant_all_defects_of_the_edges() -> None:
+    [step] = checks.steps_of("proofs")
+    assert step.command == (sys.executable, "-m", "tests.edges.run")
+    assert 0 < step.needs_s < 1500
+    assert ROOT.joinpath("tests/edges/run.py").is_file()
+
+
+@pytest.mark.parametrize(("left_s", "begins"), [(50.0, False), (1000.0, True)])
+def test_what_would_not_end_in_time_is_left_out_and_said_so(
+    left_s: float, begins: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touched = tmp_path / "touched"
+    step = checks.Step(name="long one", command=("touch", str(touched)), needs_s=100.0)
+    result = checks.run_twice(step, time.monotonic() + left_s)
+    assert (result.passed, result.left_out, touched.exists()) == (True, not begins, begins)
+    checks.print_summary("proofs", [result])
+    assert ("this was LEFT OUT: long one" in capsys.readouterr().out) is not begins
+
+
+def test_ci_proves_within_what_the_tests_leave_of_75_minutes() -> None:
+    script = ROOT.joinpath(".ci/run").read_text()
+    assert script.index("make test") < script.index("make proofs WITHIN_S=")
+    assert "readonly ALL_S=4500\n" in script
+    assert "--within-s $(WITHIN_S)" in MAKEFILE

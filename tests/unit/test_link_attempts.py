@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from longshore.pool.model import AttemptImage
 from longshore.pool.remote.link_attempts import AttemptFeed
 from longshore.pool.remote.session import Session
+from longshore.pool.remote.ssh import SshConnection
+from longshore.pool.remote.ssh_keys import load_or_create_private_key
 from longshore.pool.remote.wire import Push
-from tests.link_rig import Recorder, order
+from tests.link_rig import Recorder, link_settings, make_link, order
 from tests.session_rig import HELLO, Rig
 from tests.sshd_host import wait_until
 
@@ -286,3 +289,38 @@ def test_news_of_an_image_are_told_before_the_exit_and_not_for_ever(rig: FedRig)
     rig.end(stdout=0)
     wait_until(lambda: "a1" in rig.disk.exits, "the exit is told")
     assert rig.disk.images == 4 * [("a1", AttemptImage(digest="sha256:1"))]
+
+
+class Connection:
+    """As much of a connection as a link has to do with once a session is attached."""
+
+    def close(self) -> None:
+        return
+
+
+def test_a_session_knows_of_no_attempt_of_the_session_before(tmp_path: Path) -> None:
+    """What the new hello does not name is a stranger's: its bytes are stored nowhere."""
+    disk = Disk()
+    key = load_or_create_private_key(tmp_path / "id")
+    link = make_link(link_settings(key), disk)
+    connection = cast(SshConnection, Connection())
+    rigs = [Rig(), Rig()]
+    try:
+        for rig in rigs:
+            rig.say(HELLO)
+            link._begin(connection, rig.attach())
+            rig.hear()
+            if rig is rigs[0]:
+                link.start(order("a1"), "b", lambda _: None)
+                assert rig.hear()["type"] == "start"
+                rig.stream.cut()
+                wait_until(lambda: len(disk.losses) == 1, "the end of the first session")
+        text = base64.b64encode(b"abc").decode()
+        place = {"attempt_id": "a1", "stream": "stdout", "offset": 0}
+        rigs[1].say({"type": "log", **place, "data": text})
+        assert rigs[1].hear() == {"type": "log_ack", **place, "offset": 3}
+        assert disk.logs == {}
+    finally:
+        link.close()
+        for rig in rigs:
+            rig.close()

@@ -15,6 +15,7 @@ from longshore.dispatcher.input.quantities import Size
 from longshore.dispatcher.logs.sealed import SHORT_BYTES
 from longshore.dispatcher.logs.store import LogStore
 from tests.small_disk import fill, small_disk
+from tests.synced_files import record_syncs, write_half
 
 C, A = "c-1", "a-1"
 
@@ -384,3 +385,140 @@ def test_a_gap_that_could_not_be_marked_is_none(tmp_path: Path) -> None:
         assert again.sizes(A, C) == (4101, 0)
         assert again.read(C, A, "stdout", 4090, 100) == bytes(6) + b"early"
         again.close()
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every file and directory that is synced, in the order of it."""
+    return record_syncs(monkeypatch)
+
+
+def test_a_log_is_safe_with_the_names_of_all_directories_on_the_way(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    """A file that is synced is gone all the same with the name of a directory that is not."""
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.sync(A, C)
+    (text,) = tmp_path.glob("logs/*/c-1/a-1.stdout")
+    assert set(synced) == {text, text.parent, text.parents[1], text.parents[2], tmp_path}
+    synced.clear()
+    logs.append(A, C, "stdout", 3, b"def")
+    logs.sync(A, C)
+    assert synced == [text, text.parent], "of what is not new, the names are safe"
+    synced.clear()
+    logs.sync(A, C)
+    assert synced == []
+    logs.close()
+
+
+def test_a_gap_is_safe_before_its_sentence_is_written(tmp_path: Path, synced: list[Path]) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 100, b"abc")
+    (notes,) = tmp_path.glob("logs/*/c-1/a-1.stdout.notes")
+    assert synced == [notes, notes.parent]
+    logs.close()
+
+
+@pytest.mark.parametrize("length", [3, SHORT_BYTES + 1])
+def test_a_sealed_log_is_for_its_owner_alone_whatever_the_umask(
+    tmp_path: Path, length: int
+) -> None:
+    before = os.umask(0)
+    try:
+        logs = reopened(tmp_path)
+        logs.append(A, C, "stdout", 3, b"x" * length)
+        for _ in range(2):
+            files = [path for path in (tmp_path / "logs").rglob("*") if path.is_file()]
+            assert files
+            assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+            logs.seal(A, C)
+        logs.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_sealed_file_is_safe_before_the_files_that_it_replaces_go(
+    tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    (text,) = tmp_path.glob("logs/*/c-1/a-1.stdout")
+    (sealed, shard), order = (text.parents[1] / "c-1.a-1.sealed", text.parents[1]), list[str]()
+    really_unlink, really_rename = Path.unlink, Path.rename
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        order.append(f"{shard in synced} {path.name}")
+        really_unlink(path, missing_ok=missing_ok)
+
+    def rename(path: Path, target: Path) -> Path:
+        assert synced == [path], "its bytes are safe before it has its name"
+        return really_rename(path, target)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    monkeypatch.setattr(Path, "rename", rename)
+    logs.seal(A, C)
+    assert order[0] == "True a-1.stdout", "the name is safe before the other file goes"
+    assert sealed.exists()
+    assert not text.exists()
+    logs.close()
+
+
+def test_notes_are_as_safe_as_the_text_that_they_explain(
+    tmp_path: Path, synced: list[Path]
+) -> None:
+    logs = reopened(tmp_path, max_log_bytes=SHORT_BYTES + 1)
+    logs.append(A, C, "stdout", 0, b"x" * (SHORT_BYTES + 2))
+    (text,) = tmp_path.glob("logs/*/c-1/a-1.stdout")
+    notes = text.with_name("a-1.stdout.notes")
+    logs.sync(A, C)
+    assert {text, notes} <= set(synced)
+    logs.close()
+    synced.clear()
+    again = reopened(tmp_path, max_log_bytes=SHORT_BYTES + 1)
+    again.seal(A, C)
+    assert {text, notes} <= set(synced), "whoever wrote them before may not have done it"
+    again.close()
+
+
+def test_a_note_that_was_written_in_part_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    with monkeypatch.context() as patch:
+        write_half(patch, "write")
+        with pytest.raises(OSError, match="No space left"):
+            logs.append(A, C, "stdout", 1000, b"xyz")
+    assert logs.append(A, C, "stdout", 1000, b"xyz") == 1003
+    assert whole(logs) == b"abc" + gap_sentence(997) + b"xyz"
+    logs.close()
+    again = reopened(tmp_path)
+    assert whole(again) == b"abc" + gap_sentence(997) + b"xyz"
+    again.close()
+
+
+def test_a_sentence_that_was_written_in_part_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    (text,) = tmp_path.glob("logs/*/c-1/a-1.stdout")
+    with monkeypatch.context() as patch:
+        write_half(patch, "pwrite")
+        with pytest.raises(OSError, match="No space left"):
+            logs.append(A, C, "stdout", 1000, b"xyz")
+    assert text.read_bytes() == b"abc"
+    logs.close()
+
+
+def test_a_log_that_cannot_be_read_leaves_no_file_open(tmp_path: Path) -> None:
+    logs = reopened(tmp_path)
+    logs.append(A, C, "stdout", 0, b"abc")
+    logs.close()
+    (text,) = tmp_path.glob("logs/*/c-1/a-1.stdout")
+    text.with_name("a-1.stdout.notes").mkdir()
+    for _ in range(3):
+        with pytest.raises(IsADirectoryError):
+            logs.read(C, A, "stdout", 0, 10)
+    assert open_files(tmp_path) == 0

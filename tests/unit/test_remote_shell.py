@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longshore.drivers.errors import CommandFailed
+from longshore.pool.remote.deploy import deploy, run_runner
 from longshore.pool.remote.remote_shell import (
     NOISE_LIMIT_BYTES,
     AnswerStream,
     after_mark,
     for_any_shell,
 )
+from longshore.pool.remote.ssh import CommandResult, SshConnection
 from tests.conftest import RequireTool
 
 MARK = b"longshore-answers-here\n"
@@ -131,3 +138,51 @@ def test_a_stream_that_says_too_much_before_is_given_up() -> None:
     assert stream.read(1.0) is None
     with pytest.raises(CommandFailed, match=f"more than {NOISE_LIMIT_BYTES} bytes"):
         stream.read(1.0)
+
+
+class OnThisMachine:
+    """As much of a connection as a deployment needs: a login whose umask lets everybody read."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def run(self, command: str, *, stdin: bytes = b"", **_: object) -> CommandResult:
+        done = subprocess.run(
+            ["sh", "-c", f"umask 0; {command}"],
+            input=stdin,
+            env={"PATH": os.environ["PATH"], "LONGSHORE_RUNNER_DIR": str(self._home / "runner")},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        return CommandResult(exit_status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is deployed, in the place of the runner."""
+
+    data: bytes = b"print('hello')"
+    sha256: str = hashlib.sha256(data).hexdigest()
+
+
+def test_the_runner_is_for_its_user_alone_whatever_the_umask_of_the_login(tmp_path: Path) -> None:
+    connection = cast(SshConnection, OnThisMachine(tmp_path))
+    bounds = {"deadline_s": 60.0, "output_limit_bytes": 1000}
+    assert run_runner(connection, Program(), (), **bounds) is None  # type: ignore[arg-type]  # a mapping of both
+    deploy(connection, Program(), deadline_s=60.0)
+    assert run_runner(connection, Program(), (), **bounds) == b"hello\n"  # type: ignore[arg-type]  # a mapping of both
+    (runner,) = (tmp_path / "runner").iterdir()
+    assert [path.stat().st_mode & 0o077 for path in (runner, runner.parent)] == [0, 0]
+
+
+def test_what_is_altered_on_the_way_or_there_is_never_executed(tmp_path: Path) -> None:
+    connection = cast(SshConnection, OnThisMachine(tmp_path))
+    bounds = {"deadline_s": 60.0, "output_limit_bytes": 1000}
+    with pytest.raises(CommandFailed, match="could not be deployed"):
+        deploy(connection, Program(data=b"print('other')"), deadline_s=60.0)
+    assert list((tmp_path / "runner").iterdir()) == []
+    deploy(connection, Program(), deadline_s=60.0)
+    (runner,) = (tmp_path / "runner").iterdir()
+    runner.write_bytes(b"print('other')")
+    assert run_runner(connection, Program(), (), **bounds) is None  # type: ignore[arg-type]  # a mapping of both

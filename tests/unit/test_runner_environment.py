@@ -253,3 +253,25 @@ def test_all_that_is_wrong_with_an_environment_is_told_at_once(spool: Spool) -> 
 def test_many_wrong_names_are_told_in_few_words(spool: Spool) -> None:
     names = ["\U0010fffe" * 100 + str(index) for index in range(100)]
     assert "and 95 more" in refused(spool, "podman", dict.fromkeys(names, "x"))
+
+
+def test_no_user_says_what_is_ours_to_say(spool: Spool) -> None:
+    """Neither by the file of the variables, nor by a secret, which podman reads after it."""
+    claimed = {
+        "LONGSHORE_CONTAINER_ID": "another",
+        "LONGSHORE_ATTEMPT_ID": "two\nlines",
+        "LONGSHORE_CLUSTER": "another",
+        "LONGSHORE_SPOOL": "another",
+        "LONGSHORE_OTHER": "theirs",
+    }
+    recipe = Recipe(spool, ContainerEngine("podman", prefix=("podman",)), {"PATH": "/bin"})
+    made = recipe.contained(order(claimed), "g")
+    assert (made.variables, made.secrets) == (b"LONGSHORE_OTHER=theirs\n", ())
+    assert b"LONGSHORE_ATTEMPT_ID=a" in made.argv
+    engine = ContainerEngine("process", work=str(spool.places.work))
+    recipe = Recipe(spool, engine, {"PATH": "/bin"})
+    bare = recipe.bare(order(claimed)._replace(image=""))
+    given = [value for name, value in bare.env.items() if name.startswith(b"_ls_e")]
+    assert b"LONGSHORE_ATTEMPT_ID=a" in given
+    assert b"LONGSHORE_OTHER=theirs" in given
+    assert not [each for each in given if b"another" in each or b"lines" in each]

@@ -346,3 +346,23 @@ def test_a_peer_that_takes_no_acknowledgements_fills_no_memory(rig: Rig) -> None
             rig.say(chunk | {"attempt_id": f"{number:0120}"})
     wait_until(lambda: bool(listener.ends), "the end of the session")
     assert listener.ends == ["more than 10000 acknowledgements are not taken"]
+
+
+def test_what_an_outbox_has_sent_makes_room_again_in_bytes_too() -> None:
+    outbox, mebibyte = SendQueue(), b"x" * 2**20
+    for number in range(0, 60, 15):
+        for place in range(15):
+            assert outbox.put(number + place, mebibyte) == ""
+        assert outbox.put(99, 2 * mebibyte) == "too much waits to be sent"
+        sent = 0
+        while sent < 15 * len(mebibyte):
+            sent += len(outbox.take())
+
+
+def test_a_runner_that_floods_us_with_heartbeats_is_cut_off(rig: Rig) -> None:
+    rig.start()
+    with contextlib.suppress(OSError):  # it is cut off on the way
+        for _ in range(1000):
+            rig.say({"type": "heartbeat"})
+    wait_until(lambda: len(rig.listener.ends) == 1, "the end of the session")
+    assert "floods us with heartbeats" in rig.listener.ends[0]

@@ -186,3 +186,10 @@ def test_a_line_may_have_a_mebibyte_and_no_more(step: int) -> None:
 def test_an_endless_line_is_refused_before_it_ends(step: int) -> None:
     with pytest.raises(MalformedMessageError):
         cut(b"x" * (MAX_LINE_BYTES + 1), step)
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63, 0.5, "0"])
+def test_an_offset_that_cannot_be_is_malformed(offset: object) -> None:
+    chunk = {"type": "log", "attempt_id": "a1", "stream": "stdout", "offset": offset, "data": ""}
+    with pytest.raises(MalformedMessageError):
+        decode_message(json.dumps(chunk).encode())

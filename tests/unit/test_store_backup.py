@@ -13,6 +13,7 @@ import pytest
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.store.backup import back_up
 from longshore.dispatcher.store.errors import StoreUnusable
+from tests.synced_files import record_syncs
 
 ROWS = 20_000
 
@@ -109,3 +110,18 @@ def test_the_command_finds_the_store_by_its_configuration(
     assert f"{target}: {ROWS} containers" in capsys.readouterr().out
     assert main(["backup", "-c", str(config), str(target)]) == 1
     assert "remove it, or name another file" in capsys.readouterr().err
+
+
+def test_a_backup_is_safe_before_it_has_its_name(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, target = record_syncs(monkeypatch), store.with_name("backup.db")
+    really = Path.hardlink_to
+
+    def hardlink_to(path: Path, staged: Path) -> None:
+        assert (path, synced) == (target, [staged])
+        really(path, staged)
+
+    monkeypatch.setattr(Path, "hardlink_to", hardlink_to)
+    back_up(store, target)
+    assert synced[1:] == [target.parent], "and so is the name, before it is told"

@@ -19,6 +19,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.exc import OperationalError
 
 from longshore.dispatcher.domain.containers import ContainerState, Dependency, Retries
 from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
@@ -416,3 +417,31 @@ def test_a_store_that_cannot_be_opened_on_a_full_disk_says_that_it_is_full(tmp_p
         fill(disk)
         with pytest.raises(StoreUnusable, match="0 KiB are free on its disk; make room there"):
             Store.open(url_in(disk))
+
+
+def test_a_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> None:
+    """In a write-ahead log NORMAL would lose what was acknowledged, when the power fails."""
+    path = tmp_path / "x.db"
+    sqlite.make_file(path)
+    engine = sqlite.writing_engine(path)
+    with engine.connect() as connection:
+        asked = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "journal_size_limit")
+        }
+    assert asked == {
+        "journal_mode": "wal",
+        "synchronous": 2,  # FULL
+        "foreign_keys": 1,
+        "journal_size_limit": sqlite.WAL_LIMIT_BYTES,
+    }
+
+
+def test_who_reads_the_store_cannot_write_it(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    store.close()
+    (path,) = tmp_path.glob("*.db")
+    engine = sqlite.reading_engine(path)
+    with engine.connect() as connection, pytest.raises(OperationalError, match="readonly"):
+        connection.exec_driver_sql("DELETE FROM containers")
+    engine.dispose()

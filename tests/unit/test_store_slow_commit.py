@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 from longshore.dispatcher.api.render.problems import IN_DOUBT, answer_for
 from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
@@ -32,14 +32,19 @@ from tests.store_values import container, insert
 
 
 class Disk:
-    """What the commits of a store go to: `fate` is what happens to each but those of upkeep."""
+    """What the writes of a store go to: `fate` is what happens to each but those of upkeep."""
 
     def __init__(self) -> None:
         self.store: Store | None = None
         self.fate: Callable[[], None] = lambda: None
 
-    def __call__(self, _connection: object) -> None:
-        if self.store is not None and self.store._writer._group:
+    def __call__(self, connection: Connection) -> None:
+        store = self.store
+        if (
+            store is not None
+            and connection.engine is store._writer._engine
+            and store._writer._group
+        ):
             self.fate()
 
 
@@ -205,3 +210,26 @@ def test_a_store_that_is_closed_meanwhile_leaves_it_open(store: Store, disk: Dis
     assert not store.withdraw(call), "a sync that failed may have written it all the same"
     assert not store.close(timeout_s=0.1)
     assert isinstance(call.exception(60), LeftInDoubt)
+
+
+def test_a_connection_that_a_failed_commit_left_in_a_transaction_is_given_up(store: Store) -> None:
+    """Nothing can begin on it any more, so that a writer that keeps it never writes again."""
+    broken: list[object] = []
+
+    def fail(connection: Connection) -> None:
+        driver = connection.connection.driver_connection
+        if not broken:
+            broken.append(driver)
+        if driver is broken[0]:
+            raise io_error()
+
+    engine, kept = store._writer._engine, container(1)
+    for change in ("commit", "rollback"):
+        event.listen(engine, change, fail)
+    try:
+        store.write([insert_of(kept.sequence)], wait=True).result(10)
+    finally:
+        for change in ("commit", "rollback"):
+            event.remove(engine, change, fail)
+    assert broken, "neither a commit nor the way back succeeds on the first"
+    assert ids(store) == [kept.id]

@@ -1,0 +1,94 @@
+"""What one call of a group means for the others, and which errors say nothing about a call."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
+from longshore.dispatcher.domain.queries import ContainerFilter
+from longshore.dispatcher.store.errors import NoSuchContainer, OutOfOrder, StoreBusy
+from longshore.dispatcher.store.sqlite import is_passing, may_have_written
+from longshore.dispatcher.store.store import Store
+from tests.store_values import container, url_in
+
+NOBODY = SaveContainer(container=container(999))
+
+
+def new(sequence: int) -> InsertContainers:
+    return InsertContainers(containers=(container(sequence),), user="ann")
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep the store from writing, so that what is queued meanwhile becomes one group."""
+    (path,) = directory.glob("*.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def stored(store: Store) -> list[int]:
+    page = store.containers(ContainerFilter(), cursor="", limit=1000)
+    return sorted(each.sequence for each in page.items)
+
+
+def test_a_call_that_is_refused_in_a_group_leaves_nothing_and_harms_no_other(
+    tmp_path: Path,
+) -> None:
+    store = Store.open(url_in(tmp_path))
+    with locked(tmp_path):
+        first = store.write([new(1)])
+        refused = store.write([new(2), NOBODY])
+        last = store.write([new(3)])
+    assert isinstance(refused.exception(60), NoSuchContainer)
+    assert (first.exception(60), last.exception(60)) == (None, None)
+    assert stored(store) == [1, 3]
+    store.close()
+
+
+def test_what_builds_on_a_refused_change_is_refused_in_later_groups_too(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    assert isinstance(store.write([NOBODY], wait=True).exception(60), NoSuchContainer)
+    assert isinstance(store.write([new(1)], wait=True).exception(60), OutOfOrder)
+    assert store.write([new(2)]).exception(60) is None, "users build on nothing"
+    assert stored(store) == [2]
+    store.close()
+
+
+def test_the_engine_is_never_refused_for_how_much_waits(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path), max_pending=2)
+    with locked(tmp_path):
+        calls = [store.write([new(number)], wait=True) for number in range(1, 6)]
+        with pytest.raises(StoreBusy):
+            store.write([new(6)])
+    assert [call.exception(60) for call in calls] == [None] * 5
+    assert stored(store) == [1, 2, 3, 4, 5]
+    store.close()
+
+
+def fault(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    "name", ["BUSY", "LOCKED", "NOMEM", "READONLY", "IOERR", "FULL", "CANTOPEN"]
+)
+def test_what_a_machine_lacks_for_a_moment_says_nothing_about_a_call(name: str) -> None:
+    code = getattr(sqlite3, f"SQLITE_{name}")
+    assert is_passing(fault(code))
+    assert is_passing(fault(code | 3 << 8)), "with details too"
+    assert may_have_written(fault(code)) is (name == "IOERR")
+
+
+def test_what_is_wrong_with_a_call_does_not_pass() -> None:
+    for code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG):
+        assert not is_passing(fault(code))
+    assert not is_passing(ValueError("no error of SQLite's"))
