@@ -165,13 +165,14 @@ def test_an_attempt_gets_no_other_signal_than_term_and_kill(spool: Spool) -> Non
 def test_logs_wait_while_the_reader_is_behind() -> None:
     reading, writing = os.pipe()
     output = Output(writing)
-    assert not output.paced
+    paced = [output.paced]
     output.push({"data": "x" * PACE_BYTES})
-    assert output.paced
+    paced.append(output.paced)
     while output.waiting:
         output.flush()
         os.read(reading, PACE_BYTES)
-    assert not output.paced
+    paced.append(output.paced)
+    assert paced == [False, True, False]
     os.close(reading)
     os.close(writing)
 
