@@ -207,7 +207,7 @@ def test_an_update_that_shrinks_gives_nothing_away_before_the_old_one_has_ended(
     made.submit(make_job(2, spec=make_spec(cpus=2), priority=100))
     assert kinds_of(made.step()) == {"Update": 1, "Wait": 1}
     made.settle()
-    assert kinds_of(made.step()) == {"Place": 2}
+    assert kinds_of(made.step()) == {"PlaceOn": 2}
 
 
 # ---- who makes way -------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_another_revision_waits_for_no_delay_of_the_one_before() -> None:
         made.run()
     assert made.attempts() == {}
     made.revise(env=ENV)
-    assert kinds_of(made.step()) == {"Place": 1}
+    assert kinds_of(made.step()) == {"PlaceOn": 1}
 
 
 def test_room_is_kept_for_what_is_started_again_later() -> None:

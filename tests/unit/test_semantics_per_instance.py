@@ -52,11 +52,11 @@ def test_system_on_10_instances_then_an_11th_boots_10_attempts_11_without_resubm
     kind: PerInstanceKind,
 ) -> None:
     made = world(10, make_job(kind=kind))
-    assert kinds_of(made.step()) == {"Place": 10}
+    assert kinds_of(made.step()) == {"PlaceOn": 10}
     assert len(made.attempts()) == 10
     made.now = 100.0
     made.boot(11)
-    assert kinds_of(made.step()) == {"Ignore": 10, "Place": 1}
+    assert kinds_of(made.step()) == {"Ignore": 10, "PlaceOn": 1}
     assert len(made.attempts()) == 11
 
 
@@ -67,7 +67,7 @@ def test_labelled_none_foo_foo_and_foo_held_2_placed_0_queued_0_failures() -> No
     made.boot(4, WITH_FOO, behavior=HELD)
     decided = made.step()
     assert sorted(made.attempts()) == ["i-02", "i-03"]
-    assert kinds_of(decided) == {"Place": 2}, "nothing waits, and nothing is blocked"
+    assert kinds_of(decided) == {"PlaceOn": 2}, "nothing waits, and nothing is blocked"
     [report] = decided.reports
     assert (report.open, report.filtered) == (2, (("label role=foo missing", 1),))
     assert [(cause.value, number) for cause, number in report.closed] == [("held", 1)]
@@ -338,4 +338,4 @@ def test_a_held_instances_attempts_are_left_alone_and_stopped_never_updated_when
         other.settle()
         assert other.run().steps == (), "and nothing new is placed there"
         other.change("i-01", behavior=RUN)
-        assert kinds_of(other.step()) == {"Place": 1}
+        assert kinds_of(other.step()) == {"PlaceOn": 1}

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 # Its own process, since the server's loggers keep the configuration that they were first used with.
 STORE_THAT_IS_LOCKED_FOR_A_WHILE = """
 import sqlite3, sys, time
-from longshore.dispatcher import serving
+from longshore.dispatcher.server import serving
 from longshore.dispatcher.store.store import Store
 
 serving._configure_log()
@@ -42,7 +42,7 @@ store.close()
 
 LOG_THAT_CAN_BE_WRITTEN_AGAIN = """
 import os, sys
-from longshore.dispatcher import serving
+from longshore.dispatcher.server import serving
 
 lines = serving._configure_log()
 lines.write("for people")

@@ -32,7 +32,7 @@ DIES = f"""
 import os, signal, sys
 from pathlib import Path
 from sqlalchemy import Engine, event
-from longshore.dispatcher.store.migrations import steps
+from longshore.dispatcher.store import migration_steps as steps
 from longshore.dispatcher.store import schema, sqlite
 
 steps.ROWS_AT_ONCE = {AT_ONCE}
