@@ -33,8 +33,8 @@ def steps(title: str) -> list[str]:
 
 
 def below_the_top(files: list[str]) -> set[str]:
-    """Return the folders of those files that are in one."""
-    return {str(Path(each).parent) for each in files} - {"."}
+    """Return the folders of those files that are in one: a layer with all below it is one."""
+    return {"/".join(Path(each).parent.parts[:2]) for each in files} - {""}
 
 
 def product_files_with(pattern: str) -> set[str]:

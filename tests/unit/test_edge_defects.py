@@ -87,7 +87,7 @@ def test_a_copy_has_the_defect_and_the_original_has_not() -> None:
 @pytest.mark.parametrize(
     ("test", "fate"),
     [
-        ("tests/unit/test_moments.py", Fate.MISSED),
+        ("tests/unit/test_timefmt.py", Fate.MISSED),
         ("tests/unit/no_such_file.py", Fate.NOT_TRIED),
     ],
 )
@@ -103,6 +103,6 @@ def test_what_cannot_be_imported_is_no_catch() -> None:
         file="dispatcher/domain/timefmt.py",
         old="from __future__ import annotations\n",
         new="from __future__ import annotations\n\nimport no_such_module\n",
-        test="tests/unit/test_moments.py",
+        test="tests/unit/test_timefmt.py",
     )
     assert try_defect(broken).fate is Fate.NOT_TRIED

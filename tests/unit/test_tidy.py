@@ -30,7 +30,7 @@ WHY_ALONE = re.compile(r"^Stands alone: \S", re.MULTILINE)
 # it when it imports fewer, and none enters.
 MAY_IMPORT_MORE = {
     "dispatcher.api.app": "its table of routes names every route's module",
-    "dispatcher.api.jobs": "its routes answer for jobs of every type",
+    "dispatcher.api.routes.jobs": "its routes answer for jobs of every type",
     "dispatcher.engine.engine": "hears every kind of event, and passes it to who decides",
     "dispatcher.explain.explanation": "looks at all that a container can wait for",
     "dispatcher.scheduler.batch.scheduling_pass": "carries one pass through all that takes part",
