@@ -1,6 +1,7 @@
 """Plants the defects of the edges, each in a copy, and tells which of them their tests catch.
 
 `python -m tests.edges.run` tries all of them; `--names a,b` some, `--part 2/3` a third.
+What is missed is tried once more, as is the run of the tests without any defect.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from tests.edges.defect import EdgeDefect
 from tests.edges.known import DEFECTS, part_of
 from tests.edges.planting import Fate, Verdict, copied_tree, run_tests, try_all
+
+MOST_TRIED_AGAIN = 5
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,13 +32,16 @@ def main(arguments: Sequence[str]) -> int:
     chosen = part_of(chosen, *given.part)
     began = time.monotonic()
     said = sound(chosen)
-    if said:
+    if said and sound(chosen):
         _say(f"without any defect the tests do not pass:\n{said}")
         return 1
-    failed = [each for each in map(_show, try_all(chosen, at_once=given.jobs)) if not each]
+    missed = [each.defect for each in try_all(chosen, at_once=given.jobs) if not _show(each)]
+    if 0 < len(missed) <= MOST_TRIED_AGAIN:
+        _say("Once more, one by one: on a busy machine a test may be late.")
+        missed = [each.defect for each in try_all(missed, at_once=1) if not _show(each)]
     took_s = time.monotonic() - began
-    _say(f"{len(chosen) - len(failed)} of {len(chosen)} defects were caught in {took_s:.0f} s")
-    return 1 if failed else 0
+    _say(f"{len(chosen) - len(missed)} of {len(chosen)} defects were caught in {took_s:.0f} s")
+    return 1 if missed else 0
 
 
 def sound(defects: Sequence[EdgeDefect]) -> str:
