@@ -170,9 +170,15 @@ def test_a_start_without_the_store_stops_and_an_accepted_one_keeps_what_runs(
         def running() -> list[int]:
             return _jobs(processes_marked([instance]), gate)
 
-        # Who has just been born looks like its parent for a moment.
-        wait_for(lambda: len(running()) == RUNNING, "each runs, and nothing beside")
-        jobs = running()
+        # Who has just been born looks like its parent for a moment: what counts is one and the same
+        # look, since a second one may see somebody new.
+        jobs: list[int] = []
+
+        def each_runs() -> bool:
+            jobs[:] = running()
+            return len(jobs) == RUNNING
+
+        wait_for(each_runs, "each runs, and nothing beside")
         server.kill()
         for path in _store_files(tmp_path):
             if not path.name.endswith(".lock") and (lost == "all of it" or path.suffix != ".db"):
