@@ -390,17 +390,6 @@ REMOTE: Final[tuple[EdgeDefect, ...]] = (
         ),
     ),
     EdgeDefect(
-        name="a_reply_is_heard_twice",
-        guard="A request gets one answer",
-        file="pool/remote/session_requests.py",
-        old="            found = self._waiting.pop(number, None)",
-        new="            found = self._waiting.get(number)",
-        test=(
-            "tests/unit/test_session.py"
-            "::test_every_request_gets_exactly_one_answer_when_the_session_dies_under_them"
-        ),
-    ),
-    EdgeDefect(
         name="a_closed_session_is_told_lost",
         guard="Nobody hears of a session that was closed",
         file="pool/remote/session.py",
