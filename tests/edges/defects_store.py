@@ -620,17 +620,6 @@ STORE: Final[tuple[EdgeDefect, ...]] = (
         test="tests/unit/test_store_backup.py::test_a_backup_is_safe_before_it_has_its_name",
     ),
     EdgeDefect(
-        name="a_backup_is_copied_in_steps",
-        guard="A backup ends while others commit all the time",
-        file="dispatcher/store/backup.py",
-        old="        source.backup(copy, pages=-1)",
-        new="        source.backup(copy, pages=1, sleep=0.01)",
-        test=(
-            "tests/unit/test_store_backup.py"
-            "::test_it_ends_while_others_commit_all_the_time_and_has_a_prefix_of_it"
-        ),
-    ),
-    EdgeDefect(
         name="what_has_ended_is_changed",
         guard="What has ended is changed by nobody",
         file="dispatcher/store/records.py",
