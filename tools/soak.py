@@ -17,6 +17,7 @@ directory.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
 import logging
@@ -45,6 +46,10 @@ GOAL_MB_PER_1000 = 0.6
 
 FINAL = ("succeeded", "failed", "cancelled")
 KINDS_TOLD = 12
+HEADING = (
+    "minutes  containers  instances  memory MB  in use MB    blocks   objects  files  threads"
+    "  children"
+)
 CONFIG: dict[str, Any] = {
     "listen": "127.0.0.1:0",
     "driver": {"name": "simulated", "parameters": {"boot_time_s": 0.2, "boot_jitter_s": 0.2}},
@@ -62,6 +67,11 @@ class Sample:
     containers: int
     instances: int
     memory_mb: float
+    in_use_mb: float
+    """What the C library's allocator has given out: the rest of `memory_mb` is Python's own arenas,
+    code, stacks, and what was given back but stays in holes."""
+    blocks: int
+    """What Python's allocator has given out."""
     objects: int
     files: int
     threads: int
@@ -103,6 +113,8 @@ class Soak:
             containers=self.containers,
             instances=self.instances,
             memory_mb=round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1),
+            in_use_mb=round(in_use_bytes() / 2**20, 1),
+            blocks=sys.getallocatedblocks(),
             objects=len(gc.get_objects()),
             files=len(list(Path("/proc/self/fd").iterdir())),
             threads=threading.active_count(),
@@ -126,6 +138,26 @@ class Soak:
         return json.loads(response.data)
 
 
+class _MallInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc 2.33 and later (mallinfo(3)); all of it in bytes or counts."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def in_use_bytes() -> int:
+    """Return how much the C library's allocator has given out, over all of its arenas."""
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = _MallInfo
+    told = ask()
+    return int(told.uordblks) + int(told.hblkhd)
+
+
 def kinds() -> Counter[str]:
     """Return how many objects there are of each type."""
     return Counter(
@@ -137,7 +169,8 @@ def line(sample: Sample) -> str:
     """Return a sample as a line of the table."""
     return (
         f"{sample.minutes:7.1f}  {sample.containers:10}  {sample.instances:9}  "
-        f"{sample.memory_mb:9.1f}  {sample.objects:8}  {sample.files:5}  {sample.threads:7}  "
+        f"{sample.memory_mb:9.1f}  {sample.in_use_mb:9.1f}  {sample.blocks:8}  {sample.objects:8}  "
+        f"{sample.files:5}  {sample.threads:7}  "
         f"{sample.children:8}"
     )
 
@@ -198,7 +231,7 @@ def main(arguments: Sequence[str]) -> int:
         tracemalloc.start()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     if not options.json:
-        print("minutes  containers  instances  memory MB   objects  files  threads  children")
+        print(HEADING)
     with tempfile.TemporaryDirectory() as directory:
         samples, told = run(options, Path(directory))
     grew = growth(samples)
