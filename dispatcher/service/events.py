@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import structlog
 
 from longshore.dispatcher.domain.containers import Container, ContainerState
@@ -44,15 +45,23 @@ class EventRendering:
     instance: Callable[[InstanceView], dict[str, Any]]
 
 
+_Kept = tuple[str, str, bytes]
+"""An event's kind, id and data; its number follows from its place."""
+
+_as_json = msgspec.json.Encoder(decimal_format="number").encode
+_of_json = msgspec.json.Decoder(dict[str, object]).decode
+
+
 class Broker:
     """Numbers events, keeps the newest, and wakes whoever follows; used on the loop's thread only.
 
     A follower reads at its own speed from the kept window; one that falls out of it is ended, and
-    resumes from a fresh look at the whole.
+    resumes from a fresh look at the whole. What is kept is JSON text: as objects, ten thousand
+    events would take ten times its memory, and hold on to strings that everybody else has let go.
     """
 
     def __init__(self, *, kept: int = KEPT_EVENTS) -> None:
-        self._events: deque[ServerEvent] = deque(maxlen=kept)
+        self._events: deque[_Kept] = deque(maxlen=kept)
         self._last = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._closed = False
@@ -65,7 +74,7 @@ class Broker:
     def publish(self, kind: str, subject: str, data: dict[str, object]) -> None:
         """Number an event, keep it and wake all followers."""
         self._last += 1
-        self._events.append(ServerEvent(number=self._last, kind=kind, id=subject, data=data))
+        self._events.append((kind, subject, _as_json(data)))
         self._wake()
 
     def close(self) -> None:
@@ -84,13 +93,13 @@ class Broker:
         position = self._last if after is None else after
         while not self._closed:
             if position < self._last:
-                first = self._events[0].number
+                first = self._last - len(self._events) + 1
                 if position + 1 < first:
                     return
                 fresh = [self._events[i] for i in range(position + 1 - first, len(self._events))]
-                for event in fresh:
-                    yield event
-                position = fresh[-1].number
+                for kind, subject, data in fresh:
+                    position += 1
+                    yield ServerEvent(number=position, kind=kind, id=subject, data=_of_json(data))
                 continue
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import tracemalloc
 
 from longshore.dispatcher.domain.views import ServerEvent
-from longshore.dispatcher.service.events import Broker, ContainerNotifier
+from longshore.dispatcher.service.events import KEPT_EVENTS, Broker, ContainerNotifier
 
 
 async def collect(broker: Broker, after: int | None, into: list[ServerEvent]) -> None:
@@ -74,3 +76,19 @@ async def test_watching_ends_after_its_time() -> None:
     watchers = ContainerNotifier()
     await asyncio.wait_for(watchers.wait("c-1", 0.01), 60)
     watchers.notify("c-1")
+
+
+async def test_what_is_kept_of_ten_thousand_events_is_small() -> None:
+    broker, fields = Broker(), {f"field_{number}": "a word" for number in range(30)}
+    tracemalloc.start()
+    try:
+        for number in range(KEPT_EVENTS):
+            data = {name: f"{word} of {number}" for name, word in fields.items()}
+            broker.publish("container", f"c-{number}", data)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    first = await anext(broker.follow(0))
+    assert first.data["field_7"] == "a word of 0"
+    assert kept_bytes < 1.3 * KEPT_EVENTS * len(json.dumps(first.data))
+    broker.close()

@@ -197,7 +197,7 @@ async def test_the_event_of_a_container_has_its_last_attempts() -> None:
     publish(PublishContainer(container=failing(LISTED_ATTEMPTS + 2)), broker)
     _, _, data = await first_event(broker)
     attempts = data["attempts"]
-    assert isinstance(attempts, tuple)
+    assert isinstance(attempts, list)
     assert data["attempt_count"] == LISTED_ATTEMPTS + 2
     assert [each["number"] for each in attempts] == list(range(3, LISTED_ATTEMPTS + 3))
 
