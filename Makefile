@@ -12,7 +12,7 @@ help:
 	@echo 'make demo    install what it takes to run, and watch Longshore at work'
 	@echo 'make check   the fast loop: style, types, layers, unit and property tests, simulation'
 	@echo 'make test    everything that is tested, with the Debian packages that it takes (as root)'
-	@echo 'make proofs  what takes longer: each guard at the edges is taken out, and a test must miss it'
+	@echo 'make proofs  what takes longer: each guard is taken out, and a test must miss it'
 	@echo 'make sim     many seeds of the simulation, then chaos: make sim SEEDS=20000 [JOBS=4]'
 	@echo 'make bench   run the benchmarks'
 	@echo 'make soak    two hours of instances that come and go: does the server grow? [MINUTES=20]'

@@ -34,8 +34,10 @@ TIME_LIMIT_S = {
 SIMULATED_SEEDS = 2000
 EDGES_S = 900.0
 CHAOS_SEEDS = 1000
-QUICK_SIMULATION = "LONGSHORE_SIM_WITHOUT=per_instance elastic"
-"""Jobs that `make test` and `make sim` have in their runs, and the fast loop has not."""
+CORE_S = 500.0
+PROVEN_SEEDS = 200
+QUICK_SEEDS = 10
+"""How many seeds the fast loop simulates; `make test` has 50, `make proofs` `PROVEN_SEEDS`."""
 
 NOT_IN_THE_FAST_LOOP = ("tests/sim/test_chaos.py", "tests/sim/test_mutants.py")
 GRACE_S = 15.0
@@ -121,7 +123,12 @@ def steps_of_sim(seeds: int, jobs: int) -> list[Step]:
 def steps_of_proofs() -> list[Step]:
     """Return the steps of `make proofs`: what is too long for `make test`."""
     edges = (sys.executable, "-m", "tests.edges.run")
-    return [Step(name="planted defects at the edges", command=edges, needs_s=EDGES_S)]
+    core = pytest_command("-n2", "tests/sim/test_mutants.py", "tests/sim/test_seeds.py")
+    whole = ("env", "LONGSHORE_ALL_DEFECTS=1", f"LONGSHORE_SIM_SEEDS={PROVEN_SEEDS}")
+    return [
+        Step(name="planted defects in the core", command=(*whole, *core), needs_s=CORE_S),
+        Step(name="planted defects at the edges", command=edges, needs_s=EDGES_S),
+    ]
 
 
 def steps_of(kind: str) -> list[Step]:
@@ -134,11 +141,12 @@ def steps_of(kind: str) -> list[Step]:
     if kind == "check":
         left_out = [f"--ignore={each}" for each in NOT_IN_THE_FAST_LOOP]
         quick = pytest_command("-n2", "-m", "not alone", "tests/unit", "tests/property")
-        simulated = pytest_command("-n2", *left_out, "tests/sim")
+        few = ("env", f"LONGSHORE_SIM_SEEDS={QUICK_SEEDS}")
+        simulated = (*few, *pytest_command("-n2", *left_out, "tests/sim"))
         return [
             *static_steps(),
             Step(name="unit and property tests", command=quick),
-            Step(name="simulation", command=("env", QUICK_SIMULATION, *simulated)),
+            Step(name="simulation", command=simulated),
         ]
     return [
         *static_steps(),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edges.known import DEFECTS, commit, some_of
+from tests.edges.known import DEFECTS
 from tests.edges.planting import Fate, try_all
+from tests.rotation import commit, some_of
 
 AT_A_COMMIT = 20
 

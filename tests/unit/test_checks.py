@@ -115,11 +115,18 @@ def test_many_failures_are_no_moods(tmp_path: Path) -> None:
     assert not touched.exists()
 
 
-def test_proofs_plant_all_defects_of_the_edges() -> None:
-    [step] = checks.steps_of("proofs")
-    assert step.command == (sys.executable, "-m", "tests.edges.run")
-    assert 0 < step.needs_s < 1500
+def test_proofs_plant_all_defects() -> None:
+    core, edges = checks.steps_of("proofs")
+    assert edges.command == (sys.executable, "-m", "tests.edges.run")
     assert ROOT.joinpath("tests/edges/run.py").is_file()
+    for file, variable in (
+        ("tests/sim/test_mutants.py", "LONGSHORE_ALL_DEFECTS"),
+        ("tests/sim/test_seeds.py", "LONGSHORE_SIM_SEEDS"),
+    ):
+        assert file in core.command
+        assert any(each.startswith(f"{variable}=") for each in core.command)
+        assert f'"{variable}"' in ROOT.joinpath(file).read_text()
+    assert 0 < core.needs_s + edges.needs_s < 1500
 
 
 @pytest.mark.parametrize(("left_s", "begins"), [(50.0, False), (1000.0, True)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.edges.defect import EdgeDefect
-from tests.edges.known import DEFECTS, part_of, some_of
+from tests.edges.known import DEFECTS, part_of
 from tests.edges.planting import (
     ROOT,
     Fate,
@@ -20,6 +20,7 @@ from tests.edges.planting import (
     copied_tree,
     try_defect,
 )
+from tests.rotation import some_of
 
 EDGES = ("pool/remote/", "pool/runner/", "dispatcher/store/", "dispatcher/logs/", "dispatcher/api/")
 
