@@ -101,7 +101,7 @@ def _any_document() -> Document:
     from tests.fake_backend import FakeBackend  # only tests with events need it
 
     app = make_app(
-        FakeBackend(),
+        FakeBackend().services(),
         limits=ApiLimits(),
         defaults=Defaults(),
         instance_type_names=(),

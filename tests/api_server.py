@@ -15,7 +15,7 @@ from aiohttp import web
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.services import Services
 from tests.api_document import hold_to_document
 from tests.fake_backend import EPOCH, FakeBackend
 
@@ -86,11 +86,11 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    backend: Backend, *, limits: ApiLimits | None = None
+    backend: FakeBackend | Services, *, limits: ApiLimits | None = None
 ) -> AsyncIterator[tuple[str, ApiRunner]]:
     """Serve `backend` and yield the base URL and the runner, which may be cleaned up earlier."""
     app = make_app(
-        backend,
+        backend.services() if isinstance(backend, FakeBackend) else backend,
         limits=limits or ApiLimits(),
         defaults=Defaults(),
         instance_type_names=INSTANCE_TYPES,

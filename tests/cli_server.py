@@ -78,7 +78,7 @@ class CliServer:
         # A backend that served before belongs to a loop that is closed.
         self.backend._stopped, self.backend._changed = False, asyncio.Event()
         app = make_app(
-            self.backend,
+            self.backend.services(),
             limits=LIMITS,
             defaults=Defaults(),
             instance_type_names=("small", "large"),

@@ -12,6 +12,8 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, cast
 
 from longshore.dispatcher.domain.containers import (
     Attempt,
@@ -44,6 +46,8 @@ from longshore.dispatcher.service.contracts import (
     Unavailable,
 )
 from longshore.dispatcher.service.dry_run_model import JobPlan
+from longshore.dispatcher.service.events import Broker
+from longshore.dispatcher.service.services import Services
 from longshore.pool.model import BehaviorNote, IdleBehavior
 from tests.fake_backend_jobs import FakeJobs, matches, number_before
 from tests.samples import DISK
@@ -62,7 +66,7 @@ NOTHING_PLANNED = JobPlan(
 
 
 class FakeBackend(FakeJobs):
-    """Implements `dispatcher.service.contracts.Backend`; the methods below `metrics` are for tests.
+    """What `Services` ask, in memory; the methods below `metrics` are for tests.
 
     `now` gives seconds since the epoch; without one, time moves a second with every change. Set
     `unavailable` to a sentence to have submissions refused, `problems` to what is wrong, `waiting`
@@ -281,6 +285,47 @@ class FakeBackend(FakeJobs):
             f"longshore_containers {len(self._containers)}\n"
         ).encode()
 
+    def services(self) -> Services:
+        """Return the services of this backend, for `make_app`."""
+        parts: dict[str, dict[str, Any]] = {
+            "containers": {
+                "submit": self.submit,
+                "containers": self.containers,
+                "container": self.container,
+                "wait_status": self.standing,
+                "explain": self.explain,
+                "cancel": self.cancel,
+                "set_priority": self.set_priority,
+            },
+            "jobs": {
+                "submit": self.submit_job,
+                "jobs": self.jobs,
+                "job": self.job,
+                "why_nowhere": self.why_nowhere,
+                "trouble": self.trouble,
+                "cancel": self.cancel_job,
+                "set_priority": self.set_job_priority,
+                "hold": self.hold_job,
+                "revise": self.revise_job,
+                "plan": self.plan_job,
+                "dispatch": self.dispatch_job,
+            },
+            "instances": {
+                "instances": self.instances,
+                "gone_instances": self.gone_instances,
+                "instance": self.instance,
+                "leaks": self.leaks,
+                "strays": self.strays,
+                "decide_strays": self.decide_strays,
+                "set_idle_behavior": self.set_idle_behavior,
+                "kill": self.kill_instance,
+            },
+            "logs": {"read": self.read_log, "problem": self.log_problem, "wait": self.wait_log},
+            "health": {"health": self.health, "vitals": self.vitals},
+        }
+        made: dict[str, Any] = {name: SimpleNamespace(**part) for name, part in parts.items()}
+        return Services(**made, events=cast(Broker, _Events(self)), metrics=self.metrics)
+
     # ---- for tests ------------------------------------------------------------------------------
 
     def add_instance(
@@ -456,6 +501,20 @@ class FakeBackend(FakeJobs):
                 await self._changed.wait()
         except TimeoutError:
             return
+
+
+class _Events:
+    """A backend's events as the API takes them."""
+
+    def __init__(self, backend: FakeBackend) -> None:
+        self._backend = backend
+
+    @property
+    def last_number(self) -> int:
+        return self._backend.last_event_number()
+
+    def follow(self, after: int | None) -> AsyncIterator[ServerEvent]:
+        return self._backend.events(after=after)
 
 
 def _page(views: Sequence[InstanceView], cursor: str, limit: int) -> InstanceReport:

@@ -29,7 +29,7 @@ from longshore.dispatcher.api.validate.bodies import Bodies
 from longshore.dispatcher.api.validate.jobs import JobDecoder
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.services import Services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class _Parts:
 
 
 def make_app(
-    backend: Backend,
+    services: Services,
     *,
     limits: ApiLimits,
     defaults: Defaults,
@@ -55,7 +55,7 @@ def make_app(
     `version` is told in the header `Server` and in the OpenAPI document. `now` gives seconds since
     the epoch, or None where nothing shall be too far ahead to wait for. While it runs it uses the
     event loop's default executor for large bodies; on shutdown it ends all streams within about a
-    second. `backend.events` should end when the server stops, but need not.
+    second. `services.events` should end when the server stops, but need not.
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
@@ -68,31 +68,30 @@ def make_app(
     )
     parts = _Parts(
         containers=ContainerRoutes(
-            backend, bodies=bodies, decoder=decoder, gate=logs, limits=limits
+            services.containers,
+            services.logs,
+            bodies=bodies,
+            decoder=decoder,
+            gate=logs,
+            limits=limits,
         ),
-        jobs=JobRoutes(backend, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
-        explain=ExplainRoute(backend),
-        instances=InstanceRoutes(backend, bodies=bodies, limits=limits, now=now),
-        server=ServerRoutes(backend, gate=subscribers, limits=limits),
+        jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
+        explain=ExplainRoute(services.containers),
+        instances=InstanceRoutes(services.instances, bodies=bodies, limits=limits, now=now),
+        server=ServerRoutes(
+            events=services.events,
+            health=services.health,
+            metrics=services.metrics,
+            gate=subscribers,
+            limits=limits,
+        ),
     )
     app = web.Application(
         middlewares=[problems_middleware, open_mode_middleware],
         client_max_size=limits.request_bytes,
     )
     app[LIMITS] = limits
-    routes = _routes(parts)
-    document = openapi_document(routes, version=version)
-    app[DOCUMENT] = document
-
-    async def openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=document, content_type="application/json")
-
-    app.router.add_get("/openapi.json", openapi)
-    for route in routes:
-        if route.method == "GET":
-            app.router.add_get(route.path, route.handler, allow_head=not route.streams)
-        else:
-            app.router.add_route(route.method, route.path, route.handler)
+    _mount(app, _routes(parts), version)
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers["Server"] = f"longshore/{version}"
@@ -105,6 +104,22 @@ def make_app(
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
     return app
+
+
+def _mount(app: web.Application, routes: list[Route], version: str) -> None:
+    """Let an application answer these routes, and the document that tells of them."""
+    document = openapi_document(routes, version=version)
+    app[DOCUMENT] = document
+
+    async def openapi(_request: web.Request) -> web.Response:
+        return web.Response(body=document, content_type="application/json")
+
+    app.router.add_get("/openapi.json", openapi)
+    for route in routes:
+        if route.method == "GET":
+            app.router.add_get(route.path, route.handler, allow_head=not route.streams)
+        else:
+            app.router.add_route(route.method, route.path, route.handler)
 
 
 def _routes(parts: _Parts) -> list[Route]:

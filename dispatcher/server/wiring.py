@@ -41,8 +41,9 @@ from longshore.dispatcher.service.events import (
     log_restored,
     publish_event,
 )
-from longshore.dispatcher.service.launching import PeriodicJobs
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
+from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import ConfigError
@@ -159,17 +160,14 @@ class Server:
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
-        backend = DispatcherService(
+        metrics = Metrics(engine, heard_at=performer.last_contact, leftovers=performer.leftovers)
+        services = make_services(
             runtime=runtime,
             store=store,
             logs=logs,
             broker=broker,
             watchers=watchers,
-            metrics=Metrics(
-                engine,
-                heard_at=performer.last_contact,
-                leftovers=performer.leftovers,
-            ),
+            metrics=metrics,
             types=types,
             now=now,
             new_id=_new_id,
@@ -177,11 +175,17 @@ class Server:
             leftovers=performer.leftovers,
             limits=config.limits,
         )
-        periodic = backend.periodic_jobs(wall=time.time)
+        periodic = PeriodicJobs(
+            jobs=engine.table.jobs,
+            runs=ServiceRuns(services.jobs),
+            wall=time.time,
+            now=now,
+            results=metrics.launches,
+        )
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
-        await self._listen(stack, backend, types)
-        self._run(stack, runtime, periodic, backend)
+        await self._listen(stack, services, types)
+        self._run(stack, runtime, periodic, services.health)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
 
@@ -202,11 +206,11 @@ class Server:
         stack: contextlib.AsyncExitStack,
         runtime: Runtime,
         periodic: PeriodicJobs,
-        backend: DispatcherService,
+        health: HealthService,
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         self._periodic_task = asyncio.create_task(periodic.run(), name="periodic jobs")
-        self._health_task = asyncio.create_task(backend.watch_health(), name="health")
+        self._health_task = asyncio.create_task(health.watch(), name="health")
         for task in (self._periodic_task, self._health_task):
             stack.push_async_callback(_ended, task)
         log.info(
@@ -322,12 +326,12 @@ class Server:
     async def _listen(
         self,
         stack: contextlib.AsyncExitStack,
-        backend: DispatcherService,
+        services: Services,
         types: tuple[InstanceType, ...],
     ) -> None:
         config = self._config
         app = make_app(
-            backend,
+            services,
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from longshore.dispatcher.domain.views import Problem, ProblemKind
-from longshore.dispatcher.domain.vitals import DiskRoom
+from longshore.dispatcher.domain.views import Health, Problem, ProblemKind
+from longshore.dispatcher.domain.vitals import DiskRoom, Vitals
 from longshore.dispatcher.engine.runtime import Runtime
-from longshore.dispatcher.explain.health import cloud_problems
+from longshore.dispatcher.explain.health import (
+    advice_of,
+    cloud_problems,
+    failed_last,
+    smaller_machines,
+)
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.store.store import Store
 
@@ -30,6 +35,17 @@ class HealthService:
         self._logs = logs
         self._now = now
         self._since: dict[ProblemKind, float] = {}
+
+    def health(self) -> Health:
+        """Return whether requests can be served, and what is wrong."""
+        pool = self._runtime.engine.pool
+        failed = failed_last(pool, self._now())
+        advice = (*advice_of(pool), *smaller_machines(pool), *failed)
+        return Health(problems=self.problems(), advice=advice)
+
+    def vitals(self) -> Vitals:
+        """Return how store and disk do."""
+        return Vitals(store=self._store.vitals(), logs=self._logs.room())
 
     async def watch(self) -> None:
         """Look by itself until it is cancelled: `since` is not when somebody asked first."""

@@ -1,21 +1,22 @@
-"""The API's part for jobs: taking them in, listing them with today's counts, steering them."""
+"""What is asked of jobs: taking them in, listing them with today's counts, steering them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
-from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobTask, environment_of
 from longshore.dispatcher.domain.messages import (
     InsertJob,
     JobCancelRequested,
     JobHoldRequested,
+    JobLaunched,
     JobPriorityRequested,
     JobRevised,
     JobSubmitted,
+    NoteJobLaunch,
     RequestJobCancel,
     RequestJobHold,
     RequestJobPriority,
@@ -23,6 +24,7 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
 from longshore.dispatcher.engine.fork import AFTER_ALL
+from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.service.admission import (
     AdmissionController,
     DependencyRef,
@@ -30,7 +32,7 @@ from longshore.dispatcher.service.admission import (
     wanted_by,
 )
 from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
-from longshore.dispatcher.service.dry_run import JOB_ID, Planning
+from longshore.dispatcher.service.dry_run import JOB_ID, planning
 from longshore.dispatcher.service.dry_run_limiter import DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.dispatcher.service.job_factory import (
@@ -44,7 +46,6 @@ from longshore.dispatcher.service.job_factory import (
     why_not_dispatched,
     why_not_revised,
 )
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
@@ -56,47 +57,39 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 
 
-class PlanJob(Protocol):
-    """Begins a plan of a job as of a moment, as `dry_run.planning` does."""
-
-    def __call__(
-        self, job: Job, now: float, /, *, ended: Mapping[str, bool], revises: bool
-    ) -> Planning:
-        """Return what makes the plan in parts."""
-        ...
-
-
 class JobService:
-    """Implements the methods for jobs of `dispatcher.service.contracts.Backend`.
+    """Jobs as users see and steer them; used on the loop's thread.
 
-    `plan` begins to tell what would come of a job at a moment, and changes nothing: see `PlanJob`.
-    `ending` returns one that has ended, until its end is committed.
+    `new_id` gives the random part of ids.
     """
 
     def __init__(
         self,
         *,
+        runtime: Runtime,
         admission: AdmissionController,
         store: Store,
-        table: ContainerTable,
         now: Callable[[], float],
         new_id: Callable[[], str],
-        plan: PlanJob,
-        ending: Callable[[str], Job | None],
     ) -> None:
+        self._runtime = runtime
+        self._engine = runtime.engine
         self._admission = admission
         self._store = store
-        self._table = table
         self._now = now
         self._new_id = new_id
-        self._plan = plan
-        self._ending = ending
         self._plan_turns = DryRunLimiter()
 
     async def submit(
         self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
     ) -> Job:
-        """Commit a new job with its containers, then tell the engine; see the protocol."""
+        """Commit a new job with its containers, then tell the engine.
+
+        Returns the earlier one on a repeat. Raises `InvalidRequest` when one of its tasks can never
+        run, or waits for what there is not, or what is another project's (paths begin with
+        "tasks[index]"); `Conflict` when the key was used for something else, `Unavailable` when it
+        cannot be taken now.
+        """
         key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
         try:
             self._refuse_impossible(new.tasks)
@@ -127,15 +120,37 @@ class JobService:
             raise refusal
         return await self.job(made[0])
 
+    async def note_launch(self, template: Job, at: float) -> None:
+        """Commit that a periodic job has a run for a time of its schedule, then tell the engine.
+
+        Raises `NotFound`; `Conflict` when it has ended; `Unavailable`.
+        """
+        await self._admission.request(
+            NoteJobLaunch(job_id=template.id, launched_for=at),
+            JobLaunched(job_id=template.id, launched_for=at),
+        )
+
     async def dispatch(
-        self, job_id: str, parameters: Mapping[str, str], *, idempotency_key: IdempotencyKey
+        self,
+        job_id: str,
+        parameters: Mapping[str, str],
+        *,
+        user: str,
+        idempotency_key: str,
+        fingerprint: str,
     ) -> Job:
-        """Commit a run of a parameterised job with these parameters, then tell the engine."""
+        """Commit a run of a parameterised job with these parameters, then tell the engine.
+
+        Returns the earlier one on a repeat. Raises `NotFound`; `Conflict` for a job that is not
+        parameterised, has ended or is held, or when the key was used for something else;
+        `InvalidRequest` for parameters that are missing or unknown; else as `submit`.
+        """
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
         template = await self.job(job_id)
         try:
-            return await self._dispatch(template, parameters, idempotency_key)
+            return await self._dispatch(template, parameters, key)
         except (Unavailable, InvalidRequest, Conflict) as refusal:
-            return await self._made_before(idempotency_key, refusal)
+            return await self._made_before(key, refusal)
 
     async def _dispatch(
         self, template: Job, parameters: Mapping[str, str], key: IdempotencyKey
@@ -146,12 +161,15 @@ class JobService:
         return await self._run_of(template, environment_of(values), key)
 
     async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
-        """Return what a job would come to, or with `job_id` that job's next revision."""
+        """Return what a job would come to, or with `job_id` that job's next revision.
+
+        Changes nothing. Raises as `submit` or `revise` does.
+        """
         self._admission.expect_kinds(task.spec for task in new.tasks)
         if job_id:
             revised = self._revised(await self.job(job_id), new)
             return await self._plan_turns.plan(
-                lambda: self._plan(revised, self._now(), ended={}, revises=True)
+                lambda: planning(self._engine, revised, self._now(), ended={}, revises=True)
             )
         self._refuse_impossible(new.tasks)
         # Neither an id nor a number is used up: nothing remains of a plan.
@@ -171,7 +189,7 @@ class JobService:
             pass
         async with self._admission.ended_before(one_each, _wanted(job)) as ended:
             return await self._plan_turns.plan(
-                lambda: self._plan(job, self._now(), ended=ended, revises=False)
+                lambda: planning(self._engine, job, self._now(), ended=ended, revises=False)
             )
 
     def _expect_room(self, job: Job) -> None:
@@ -246,7 +264,12 @@ class JobService:
     # ---- the next revision -----------------------------------------------------------------------
 
     async def revise(self, job_id: str, new: NewJob) -> Job:
-        """Commit the next revision of a per-instance job, then tell the engine."""
+        """Commit the next revision of a system or sysbatch job, then tell the engine.
+
+        Where nothing of it changes it stays at its revision. Raises `NotFound`; `Conflict` for a
+        job that has ended or is of another type, and when somebody else was first;
+        `InvalidRequest` as `submit` does, and for what stays as it is; `Unavailable`.
+        """
         job = await self.job(job_id)
         revised = self._revised(job, new)
         if revised is job:
@@ -270,7 +293,7 @@ class JobService:
     # ---- looking ---------------------------------------------------------------------------
 
     async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
-        """Return one page, newest first."""
+        """Return one page, newest first; raises `InvalidRequest` for a cursor that is not ours."""
         try:
             page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
             if any(map(self._has_ended_since, page.items)):
@@ -280,7 +303,7 @@ class JobService:
         return replace(page, items=tuple(self._as_of_today(job) for job in page.items))
 
     async def job(self, job_id: str) -> Job:
-        """Return one job as it is committed, with today's counts."""
+        """Return one job as it is committed, with today's counts; raises `NotFound`."""
         try:
             found = await asyncio.to_thread(self._store.job, job_id)
             if found is not None and self._has_ended_since(found):
@@ -290,6 +313,14 @@ class JobService:
         if found is None:
             raise NotFound(f"there is no job {job_id}")
         return self._as_of_today(found)
+
+    def why_nowhere(self, job: Job) -> WaitReason | None:
+        """Return why no instance takes anything of a per-instance job, None for all else."""
+        return self._engine.per_instance.why_nowhere(job, self._now())
+
+    def trouble(self, job: Job) -> Reason | None:
+        """Return what is wrong with a per-instance job that goes on, None for all else."""
+        return self._engine.per_instance.trouble(job, self._now())
 
     def _has_ended_since(self, job: Job) -> bool:
         """Return whether the store knows more of a job than what was read of it.
@@ -304,18 +335,21 @@ class JobService:
         return job if live is None else replace(job, tallies=live.tallies)
 
     def _live(self, job_id: str) -> Job | None:
-        return self._table.jobs.job(job_id) or self._ending(job_id)
+        return self._engine.table.jobs.job(job_id) or self._runtime.ending(job_id)
 
     # ---- steering ----------------------------------------------------------------------------
 
     async def cancel(self, job_id: str) -> Job:
-        """Commit a job's cancellation, then tell the engine."""
+        """Commit a job's cancellation, then tell the engine.
+
+        Raises `NotFound`, `Conflict` when it has ended.
+        """
         change = RequestJobCancel(job_id=job_id)
         await self._admission.request(change, JobCancelRequested(job_id=job_id))
         return await self.job(job_id)
 
     async def set_priority(self, job_id: str, priority: int) -> Job:
-        """Commit the priority of all of a job, then tell the engine."""
+        """Commit the priority of all of a job, then tell the engine; raises as `cancel` does."""
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
         with self._admission.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
@@ -323,14 +357,14 @@ class JobService:
         return await self.job(job_id)
 
     async def hold(self, job_id: str, *, held: bool) -> Job:
-        """Commit whether a job starts anything new, then tell the engine."""
+        """Commit whether a job starts anything new, then tell the engine; raises as `cancel`."""
         change = RequestJobHold(job_id=job_id, held=held)
         with self._admission.kinds_arrive([] if held else self._held_back(job_id)):
             await self._admission.request(change, JobHoldRequested(job_id=job_id, held=held))
         return await self.job(job_id)
 
     def _held_back(self, job_id: str) -> list[Container]:
-        return self._admission.held_back(self._table.jobs.containers_of(job_id))
+        return self._admission.held_back(self._engine.table.jobs.containers_of(job_id))
 
 
 def _bytes_of(job: Job) -> int:

@@ -11,9 +11,9 @@ from typing import Protocol, assert_never
 import structlog
 
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.domain.messages import JobLaunched, NoteJobLaunch, Publication, PublishJob
+from longshore.dispatcher.domain.messages import Publication, PublishJob
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey
+from longshore.dispatcher.service.admission import IdempotencyKey
 from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.state.agenda import (
@@ -48,14 +48,13 @@ class RunMaker(Protocol):
 class ServiceRuns:
     """Makes runs as users submit jobs: within the same limits, and told to the engine."""
 
-    def __init__(self, *, service: JobService, admission: AdmissionController) -> None:
-        self._service = service
-        self._admission = admission
+    def __init__(self, jobs: JobService) -> None:
+        self._jobs = jobs
 
     async def make(self, template: Job, at: float) -> None:
         """Commit a run; a second one for the same time is none, for a day at least."""
         key = f"periodic {template.id} {moment(at)}"
-        await self._service.run_of(
+        await self._jobs.run_of(
             template,
             env={TIME_VARIABLE: moment(at)},
             idempotency_key=IdempotencyKey(user=template.user, key=key),
@@ -63,10 +62,7 @@ class ServiceRuns:
 
     async def note(self, template: Job, at: float) -> None:
         """Commit that a run was made, then tell the engine."""
-        await self._admission.request(
-            NoteJobLaunch(job_id=template.id, launched_for=at),
-            JobLaunched(job_id=template.id, launched_for=at),
-        )
+        await self._jobs.note_launch(template, at)
 
 
 class PeriodicJobs:

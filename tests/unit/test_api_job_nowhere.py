@@ -9,9 +9,9 @@ from longshore.dispatcher.domain.jobs import JobType, JobTypeSpec, PerInstanceTe
 from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.store.store import Store
 from tests.api_server import connected
-from tests.backend_rig import backend_over
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
+from tests.services_rig import services_over
 from tests.store_values import url_in
 
 SYSTEM = {"type": "system", "tasks": [{"command": ["true"]}]}
@@ -55,7 +55,7 @@ async def test_other_jobs_say_nothing_of_instances() -> None:
 async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Path) -> None:
     store = Store.open(url_in(tmp_path))
     codes = []
-    async with backend_over(Rig(), store, tmp_path) as backend:
+    async with services_over(Rig(), store, tmp_path) as services:
         nightly = Schedule(cron=("0 0 * * *",))
         for terms in (
             JobTypeSpec(per_instance=PerInstanceTerms()),
@@ -70,8 +70,8 @@ async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Pa
                 type=JobType.SYSBATCH,
                 terms=terms,
             )
-            job = await backend.submit_job(new, user="u", idempotency_key="", fingerprint="f")
-            reason = backend.why_nowhere(await backend.job(job.id))
+            job = await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="f")
+            reason = services.jobs.why_nowhere(await services.jobs.job(job.id))
             codes.append(reason.code if reason is not None else None)
     store.close()
     assert codes == ["no_instances", None], "runs of the second are jobs of their own"

@@ -15,10 +15,10 @@ from longshore.dispatcher.cli.commands.main import main
 from longshore.drivers.errors import CloudError
 from longshore.pool.messages import Listed, ListingFailed, ListInstances
 from tests.api_server import serving
-from tests.backend_rig import backend_over, store_in
 from tests.engine_rig import Rig, last_commands
 from tests.health import told
 from tests.samples import make_type
+from tests.services_rig import services_over, store_in
 
 Capture = pytest.CaptureFixture[str]
 UNLISTED = "the cloud's first complete listing is not in yet"
@@ -34,7 +34,7 @@ def rig() -> Rig:
 @pytest.fixture
 async def url(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     with store_in(tmp_path) as store:
-        async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (base, _):
+        async with services_over(rig, store, tmp_path) as services, serving(services) as (base, _):
             monkeypatch.setenv("LONGSHORE_URL", base)
             yield base
 

@@ -16,9 +16,9 @@ from longshore.dispatcher.cli.render.job_render import job_fields, job_row
 from longshore.dispatcher.cli.views import ShownInstance, view
 from longshore.pool.tags import without_room
 from tests.api_server import serving
-from tests.backend_rig import backend_over, store_in
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
+from tests.services_rig import services_over, store_in
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_an_instance_of_a_type_that_is_gone_has_its_price_and_is_said_to_d
     rig.crash()
     rig.advance(3)
     with store_in(tmp_path) as store:
-        async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (url, _):
+        async with services_over(rig, store, tmp_path) as services, serving(services) as (url, _):
             monkeypatch.setenv("LONGSHORE_URL", url)
             assert await asyncio.to_thread(main, ["instances"]) == 0
             assert re.split(r"  +", capsys.readouterr().out.splitlines()[1])[:5] == [

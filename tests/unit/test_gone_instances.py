@@ -16,10 +16,10 @@ from longshore.dispatcher.service.contracts import NotFound, Unavailable
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.api_server import serving
-from tests.backend_rig import backend_over, backend_with, runtime_over, store_in
 from tests.cli_server import cli_server
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
+from tests.services_rig import runtime_over, services_over, services_with, store_in
 from tests.store_values import instance
 
 WHY = "idle for 60 s"
@@ -64,15 +64,15 @@ async def test_an_instance_that_is_gone_can_be_asked_for_while_others_are_there(
     with store_in(tmp_path) as store:
         lost(store, "i-gone")
         store.write([SaveInstance(instance=instance("i-kept"))]).result(30)
-        async with backend_over(rig, store, tmp_path) as backend:
-            seen = await backend.instance("i-gone")
+        async with services_over(rig, store, tmp_path) as services:
+            seen = await services.instances.instance("i-gone")
             assert (seen.state, seen.gone_at, seen.last_error) == ("gone", 5000.0, WHY)
             assert (seen.instance_type, seen.price_usd_per_hour) == ("small", Decimal("0.1"))
             with pytest.raises(NotFound):
-                await backend.instance("i-never")
+                await services.instances.instance("i-never")
             # It may be that only its commit is to come: that is not the same as nothing.
             with pytest.raises(Unavailable, match="not known to be gone yet"):
-                await backend.instance("i-kept")
+                await services.instances.instance("i-kept")
 
 
 async def test_those_that_are_there_come_by_id_and_a_page_goes_on_behind_one_that_went(
@@ -82,16 +82,16 @@ async def test_those_that_are_there_come_by_id_and_a_page_goes_on_behind_one_tha
     workers = rig.engine.pool.workers
     rig.submit(*(make_container(number) for number in range(1, 4)))
     with store_in(tmp_path) as store:
-        backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
+        services = services_with(runtime_over(rig, store), rig, store, tmp_path)
         every = sorted(workers)
         assert len(every) == 3
-        first = backend.instances(cursor="", limit=2)
+        first = services.instances.instances(cursor="", limit=2)
         assert [each.id for each in first.instances] == every[:2]
         del workers[every[1]]
-        second = backend.instances(cursor=first.next_cursor or "", limit=2)
+        second = services.instances.instances(cursor=first.next_cursor or "", limit=2)
         assert ([each.id for each in second.instances], second.next_cursor) == (every[2:], None)
         with pytest.raises(InvalidRequest):
-            backend.instances(cursor="Z29uZSB4IGktMQ==", limit=2)
+            services.instances.instances(cursor="Z29uZSB4IGktMQ==", limit=2)
 
 
 async def test_the_command_line_tells_when_and_why_it_went(
@@ -100,7 +100,7 @@ async def test_the_command_line_tells_when_and_why_it_went(
     rig = Rig(make_type(1))
     with store_in(tmp_path) as store:
         lost(store, "i-1", "i-2", "i-3")
-        async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (url, _):
+        async with services_over(rig, store, tmp_path) as services, serving(services) as (url, _):
             monkeypatch.setenv("LONGSHORE_URL", url)
 
             async def run(*words: str) -> tuple[str, str]:

@@ -24,11 +24,11 @@ from longshore.dispatcher.service.health import (
 )
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
-from tests.backend_rig import backend_over, backend_with, runtime_over, store_in
 from tests.cli_server import CliServer, await_true, cli_server
 from tests.engine_rig import Rig
 from tests.fake_backend import EPOCH
 from tests.samples import DISK, make_type
+from tests.services_rig import runtime_over, services_over, services_with, store_in
 from tests.small_disk import small_disk
 from tests.store_values import container, insert
 
@@ -71,23 +71,23 @@ async def test_a_store_that_cannot_be_written_is_told_and_alone_keeps_from_servi
     store: Store, tmp_path: Path
 ) -> None:
     rig = Rig(make_type(1), listed=False)
-    backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
-    health = backend.health()
+    services = services_with(runtime_over(rig, store), rig, store, tmp_path)
+    health = services.health.health()
     assert health.ready, "that the cloud has not answered keeps nobody from submitting"
     assert [each.kind for each in health.problems] == [ProblemKind.LISTINGS]
     with sqlite3.connect(tmp_path / "longshore.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         pending = store.write([], wait=True)
         await_true(lambda: bool(store.problem))
-        first = backend.health()
+        first = services.health.health()
         rig.advance(30)
-        again = backend.health()
+        again = services.health.health()
         assert (first.ready, again.ready) == (False, False)
         assert first.problems[0].kind is ProblemKind.STORE
         assert first.problems[0].since == again.problems[0].since == rig.now - 30
         found = {
             sample.name: sample.value
-            for family in text_string_to_metric_families(backend.metrics().decode())
+            for family in text_string_to_metric_families(services.metrics().decode())
             for sample in family.samples
         }
         assert found["longshore_store_writable"] == 0
@@ -95,22 +95,22 @@ async def test_a_store_that_cannot_be_written_is_told_and_alone_keeps_from_servi
         other.execute("ROLLBACK")
     pending.result(60)
     await_true(lambda: not store.problem)
-    assert backend.health().ready
+    assert services.health.health().ready
 
 
 async def test_since_is_when_it_began_and_not_when_somebody_asked(
     store: Store, tmp_path: Path
 ) -> None:
     rig = Rig(make_type(1))
-    backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
+    services = services_with(runtime_over(rig, store), rig, store, tmp_path)
     with sqlite3.connect(tmp_path / "longshore.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         pending = store.write([], wait=True)
         await_true(lambda: bool(store.problem))
-        watching = asyncio.create_task(backend.watch_health())
+        watching = asyncio.create_task(services.health.watch())
         await asyncio.sleep(0)
         rig.advance(600)
-        assert [each.since for each in backend.health().problems] == [rig.now - 600]
+        assert [each.since for each in services.health.health().problems] == [rig.now - 600]
         watching.cancel()
         other.execute("ROLLBACK")
     pending.result(60)
@@ -120,10 +120,10 @@ async def test_a_server_that_ends_is_not_ready(store: Store, tmp_path: Path) -> 
     rig = Rig(make_type(1))
     runtime = runtime_over(rig, store)
     running = asyncio.create_task(runtime.run())
-    backend = backend_with(runtime, rig, store, tmp_path)
-    assert backend.health().problems == ()
+    services = services_with(runtime, rig, store, tmp_path)
+    assert services.health.health().problems == ()
     runtime.stop()
-    health = backend.health()
+    health = services.health.health()
     assert (health.ready, [each.message for each in health.problems]) == (
         False,
         ["the server is shutting down"],
@@ -137,13 +137,13 @@ async def test_a_server_that_ends_is_not_ready(store: Store, tmp_path: Path) -> 
 async def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path) -> None:
     rig = Rig(make_type(1))
     with small_disk(tmp_path / "data") as disk, store_in(disk) as store:
-        backend = backend_with(runtime_over(rig, store), rig, store, tmp_path)
-        [problem] = backend.health().problems
+        services = services_with(runtime_over(rig, store), rig, store, tmp_path)
+        [problem] = services.health.health().problems
         assert problem.kind is ProblemKind.DISK
         assert problem.message == f"the disk of {disk} is nearly full: 0 MiB are free"
         rig.advance(5)
-        assert backend.health().problems[0].since == rig.now - 5
-        assert backend.health().ready
+        assert services.health.health().problems[0].since == rig.now - 5
+        assert services.health.health().ready
 
 
 def test_it_is_well_again_only_with_some_more_room() -> None:
@@ -209,11 +209,11 @@ def test_what_is_wrong_is_told_and_is_1(
     assert "7 changes wait to be written" in said
 
 
-async def test_a_real_backend_answers_the_command(
+async def test_real_services_answer_the_command(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     rig = Rig(make_type(1))
-    async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (url, _):
+    async with services_over(rig, store, tmp_path) as services, serving(services) as (url, _):
         monkeypatch.setenv("LONGSHORE_URL", url)
         assert await asyncio.to_thread(main, ["health"]) == 0
     assert "all is well" in capsys.readouterr().out

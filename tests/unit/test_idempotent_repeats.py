@@ -12,8 +12,8 @@ from longshore.dispatcher.config.model import LimitsConfig
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.service.contracts import NewContainer, Unavailable
 from longshore.drivers.errors import InvalidRequest
-from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.samples import make_container
+from tests.services_rig import services_over, store_in, waiting_rig
 
 
 async def test_who_was_taken_in_is_answered_though_the_queue_is_full(tmp_path: Path) -> None:
@@ -21,11 +21,13 @@ async def test_who_was_taken_in_is_answered_though_the_queue_is_full(tmp_path: P
     new = NewContainer(spec=make_container(1).spec, priority=500, project="apollo")
     limits = LimitsConfig(queued_containers=3)
     with store_in(tmp_path) as store:
-        async with backend_over(rig, store, tmp_path, limits=limits) as backend:
+        async with services_over(rig, store, tmp_path, limits=limits) as services:
 
             async def submit(key: str, fingerprint: str = "f", number: int = 2) -> list[str]:
                 given = {"user": "ann", "idempotency_key": key, "fingerprint": fingerprint}
-                return [each.id for each in await backend.submit([new] * number, **given)]
+                return [
+                    each.id for each in await services.containers.submit([new] * number, **given)
+                ]
 
             made = await submit("k")
             assert await submit("k") == made
@@ -47,11 +49,11 @@ async def test_a_repeated_list_is_read_in_a_few_questions(tmp_path: Path, number
         asked.append(statement)
 
     with store_in(tmp_path) as store:
-        async with backend_over(rig, store, tmp_path) as backend:
+        async with services_over(rig, store, tmp_path) as services:
 
             async def submit() -> list[Container]:
                 given = {"user": "ann", "idempotency_key": "k", "fingerprint": "f"}
-                return list(await backend.submit(items, **given))
+                return list(await services.containers.submit(items, **given))
 
             made = await submit()
             event.listen(Engine, "before_cursor_execute", note)

@@ -14,10 +14,10 @@ from longshore.dispatcher.domain.jobs import Job, JobState
 from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.domain.queries import JobFilter
 from longshore.dispatcher.service.contracts import NewJob
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
-from tests.backend_rig import backend_with, runtime_over, store_in, waiting_rig
 from tests.job_samples import make_task
+from tests.services_rig import runtime_over, services_with, store_in, waiting_rig
 
 SIZE = 20
 JOB = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(size=SIZE),))
@@ -60,10 +60,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def looked_at(backend: DispatcherService, job_id: str) -> list[tuple[JobState, int, int]]:
+async def looked_at(services: Services, job_id: str) -> list[tuple[JobState, int, int]]:
     """Return what a look at the job, and at the listing, tells: its state, ended, and all."""
-    page = await backend.jobs(JobFilter(), cursor="", limit=10)
-    seen: list[Job] = [await backend.job(job_id), *page.items]
+    page = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
+    seen: list[Job] = [await services.jobs.job(job_id), *page.items]
     return [(each.state, each.tally.ended, each.tally.total) for each in seen]
 
 
@@ -73,18 +73,18 @@ async def test_counts_stand_while_the_end_is_not_committed(tmp_path: Path) -> No
         slow = SlowStore(store)
         runtime = runtime_over(rig, store, write=slow.write)
         running = asyncio.create_task(runtime.run())
-        backend = backend_with(runtime, rig, store, tmp_path)
-        job = await backend.submit_job(JOB, user="u", idempotency_key="", fingerprint="")
+        services = services_with(runtime, rig, store, tmp_path)
+        job = await services.jobs.submit(JOB, user="u", idempotency_key="", fingerprint="")
         await settled()
-        assert await looked_at(backend, job.id) == [(JobState.PENDING, 0, SIZE)] * 2
+        assert await looked_at(services, job.id) == [(JobState.PENDING, 0, SIZE)] * 2
         slow.holds = True
-        await backend.cancel_job(job.id)
+        await services.jobs.cancel(job.id)
         await settled()
         await until(lambda: runtime.ending(job.id) is not None)
-        assert await looked_at(backend, job.id) == [(JobState.PENDING, SIZE, SIZE)] * 2
+        assert await looked_at(services, job.id) == [(JobState.PENDING, SIZE, SIZE)] * 2
         await slow.release()
         await settled()
-        assert await looked_at(backend, job.id) == [(JobState.CANCELLED, SIZE, SIZE)] * 2
+        assert await looked_at(services, job.id) == [(JobState.CANCELLED, SIZE, SIZE)] * 2
         assert runtime.ending(job.id) is None
         runtime.stop()
         await running
@@ -97,17 +97,17 @@ async def test_who_read_just_before_the_end_was_committed_reads_again(
     with store_in(tmp_path) as store:
         runtime = runtime_over(rig, store)
         running = asyncio.create_task(runtime.run())
-        backend = backend_with(runtime, rig, store, tmp_path)
-        job = await backend.submit_job(JOB, user="u", idempotency_key="", fingerprint="")
+        services = services_with(runtime, rig, store, tmp_path)
+        job = await services.jobs.submit(JOB, user="u", idempotency_key="", fingerprint="")
         await settled()
         before = store.job(job.id)
-        await backend.cancel_job(job.id)
+        await services.jobs.cancel(job.id)
         jobs = runtime.engine.table.jobs
         await until(lambda: not jobs.job(job.id) and not runtime.ending(job.id))
         read = store.job
         answers = iter([before])
         monkeypatch.setattr(store, "job", lambda job_id: next(answers, None) or read(job_id))
-        seen = await backend.job(job.id)
+        seen = await services.jobs.job(job.id)
         assert (seen.state, seen.tally.ended) == (JobState.CANCELLED, SIZE)
         runtime.stop()
         await running

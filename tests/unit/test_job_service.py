@@ -28,13 +28,13 @@ from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.input.quantities import Size
 from longshore.dispatcher.service import admission
 from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
-from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
 from tests.samples import make_type
+from tests.services_rig import services_over, store_in, waiting_rig
 from tests.state_digest import digest_of
 
 PER_INSTANCE = JobTypeSpec(per_instance=PerInstanceTerms())
@@ -54,9 +54,9 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
+async def services(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[Services]:
     limits = LimitsConfig(queued_containers=10, queued_classes=2)
-    async with backend_over(rig, store, tmp_path, limits=limits) as made:
+    async with services_over(rig, store, tmp_path, limits=limits) as made:
         yield made
 
 
@@ -77,20 +77,20 @@ def wanted(kind: JobType, terms: JobTypeSpec, *tasks: JobTask, priority: int = 5
 SYSTEM = wanted(JobType.SYSTEM, PER_INSTANCE)
 
 
-async def submit(backend: DispatcherService, new: NewJob, key: str = "") -> Job:
-    return await backend.submit_job(new, user="u", idempotency_key=key, fingerprint="f")
+async def submit(services: Services, new: NewJob, key: str = "") -> Job:
+    return await services.jobs.submit(new, user="u", idempotency_key=key, fingerprint="f")
 
 
 async def dispatch(
-    backend: DispatcherService, job: Job, key: str = "", fingerprint: str = "", **given: str
+    services: Services, job: Job, key: str = "", fingerprint: str = "", **given: str
 ) -> Job:
-    return await backend.dispatch_job(
+    return await services.jobs.dispatch(
         job.id, given, user="u", idempotency_key=key, fingerprint=fingerprint
     )
 
 
-async def total(backend: DispatcherService) -> int:
-    page = await backend.containers(ContainerFilter(), cursor="", limit=100)
+async def total(services: Services) -> int:
+    page = await services.containers.containers(ContainerFilter(), cursor="", limit=100)
     return len(page.items)
 
 
@@ -107,13 +107,13 @@ async def total(backend: DispatcherService) -> int:
     ],
 )
 async def test_who_gets_containers_later_is_committed_without_any(
-    backend: DispatcherService, rig: Rig, new: NewJob
+    services: Services, rig: Rig, new: NewJob
 ) -> None:
     rig.now = 1000.0
-    made = await submit(backend, new)
+    made = await submit(services, new)
     assert made.tally == Tally()
-    assert (await backend.job(made.id)) == made
-    assert await total(backend) == 0
+    assert (await services.jobs.job(made.id)) == made
+    assert await total(services) == 0
     assert [task.size for task in made.tasks] == [task.size for task in new.tasks]
     terms = made.terms.per_instance
     assert (terms is not None) == new.type.is_per_instance
@@ -122,46 +122,46 @@ async def test_who_gets_containers_later_is_committed_without_any(
 
 
 async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
-    backend: DispatcherService,
+    services: Services,
 ) -> None:
     tasks = [make_task(name, cpus=cpus) for name, cpus in (("a", 1), ("b", 2), ("c", 3))]
     made = await submit(
-        backend, wanted(JobType.ELASTIC, JobTypeSpec(elastic=ElasticTerms()), *tasks)
+        services, wanted(JobType.ELASTIC, JobTypeSpec(elastic=ElasticTerms()), *tasks)
     )
     assert made.tally == Tally(queued=3)
-    assert await total(backend) == 3
+    assert await total(services) == 3
     with pytest.raises(Unavailable, match="2 kinds of requests"):
-        await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), *tasks))
+        await submit(services, wanted(JobType.BATCH, JobTypeSpec(), *tasks))
     # Nor are they when they are released, or get a priority again.
     for priority in (0, 300):
-        assert (await backend.set_job_priority(made.id, priority)).priority == priority
+        assert (await services.jobs.set_priority(made.id, priority)).priority == priority
     for held in (True, False):
-        assert (await backend.hold_job(made.id, held=held)).held is held
-    page = await backend.containers(ContainerFilter(), cursor="", limit=10)
+        assert (await services.jobs.hold(made.id, held=held)).held is held
+    page = await services.containers.containers(ContainerFilter(), cursor="", limit=10)
     for one in page.items:
-        assert (await backend.set_priority(one.id, 900)).priority == 900
+        assert (await services.containers.set_priority(one.id, 900)).priority == 900
 
 
 async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
-    backend: DispatcherService, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "LASTING_JOBS_MOST", 2)
-    await submit(backend, SYSTEM)
-    last = await submit(backend, wanted(JobType.BATCH, NIGHTLY))
+    await submit(services, SYSTEM)
+    last = await submit(services, wanted(JobType.BATCH, NIGHTLY))
     for new in (SYSTEM, wanted(JobType.BATCH, BY_INPUT)):
         with pytest.raises(Unavailable, match=r"^there are 2 system, sysbatch, periodic and"):
-            await submit(backend, new)
-    await submit(backend, wanted(JobType.BATCH, JobTypeSpec()))
-    await backend.cancel_job(last.id)
+            await submit(services, new)
+    await submit(services, wanted(JobType.BATCH, JobTypeSpec()))
+    await services.jobs.cancel(last.id)
     for _ in range(3000):
-        if (await backend.job(last.id)).state.final:
+        if (await services.jobs.job(last.id)).state.final:
             break
         await asyncio.sleep(0.01)
-    await submit(backend, SYSTEM)
+    await submit(services, SYSTEM)
 
 
 async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_committed(
-    backend: DispatcherService, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "PER_INSTANCE_JOBS_MOST", 2)
     monkeypatch.setattr(admission, "ELASTIC_CONTAINERS_MOST", 4)
@@ -172,35 +172,35 @@ async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_
         ([SYSTEM, sysbatch, sysbatch, SYSTEM], "^there are 2 system and sysbatch jobs already"),
         ([elastic] * 4, "^elastic jobs have 4 containers, and 4 are the most"),
     ):
-        found = await asyncio.gather(*(submit(backend, n) for n in news), return_exceptions=True)
+        found = await asyncio.gather(*(submit(services, n) for n in news), return_exceptions=True)
         assert [isinstance(each, Job) for each in found] == [True, True, False, False]
         with pytest.raises(Unavailable, match=sentence):
-            await submit(backend, news[-1])
+            await submit(services, news[-1])
     # Whose runs are to come is looked at by no pass, and nobody who is refused counts.
-    await submit(backend, nightly)
-    first = await backend.jobs(JobFilter(), cursor="", limit=10)
-    await backend.cancel_job(next(j.id for j in first.items if j.type is JobType.ELASTIC))
+    await submit(services, nightly)
+    first = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
+    await services.jobs.cancel(next(j.id for j in first.items if j.type is JobType.ELASTIC))
     for _ in range(3000):
-        if backend._engine.table.jobs.elastic_containers() == 2:
+        if services.jobs._engine.table.jobs.elastic_containers() == 2:
             break
         await asyncio.sleep(0.01)
-    await submit(backend, elastic)
+    await submit(services, elastic)
 
 
 async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
-    backend: DispatcherService,
+    services: Services,
 ) -> None:
     huge = make_task(cpus=9)
-    job = await submit(backend, SYSTEM)
+    job = await submit(services, SYSTEM)
     with pytest.raises(InvalidRequest) as error:
-        await submit(backend, wanted(JobType.BATCH, NIGHTLY, make_task(), huge))
+        await submit(services, wanted(JobType.BATCH, NIGHTLY, make_task(), huge))
     assert [path for path, _ in error.value.problems] == ["tasks[1].resources"]
     with pytest.raises(InvalidRequest) as error:
-        await backend.revise_job(job.id, replace(SYSTEM, tasks=(replace(huge, size=0),)))
+        await services.jobs.revise(job.id, replace(SYSTEM, tasks=(replace(huge, size=0),)))
     assert [path for path, _ in error.value.problems] == ["tasks[0].resources"]
     with pytest.raises(InvalidRequest) as error:
         await submit(
-            backend, wanted(JobType.BATCH, NIGHTLY, make_task(after=(Dependency(of="c-none"),)))
+            services, wanted(JobType.BATCH, NIGHTLY, make_task(after=(Dependency(of="c-none"),)))
         )
     assert [path for path, _ in error.value.problems] == ["tasks[0].after[0].of"]
 
@@ -209,18 +209,18 @@ async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
 
 
 async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
-    job = await submit(backend, SYSTEM)
+    job = await submit(services, SYSTEM)
     rig.now = 60.0
-    assert await backend.revise_job(job.id, SYSTEM) == job
+    assert await services.jobs.revise(job.id, SYSTEM) == job
     newer = wanted(
         JobType.SYSTEM,
         JobTypeSpec(per_instance=PerInstanceTerms(on_paused=True)),
         replace(make_task(cpus=2), size=0),
         priority=900,
     )
-    revised = await backend.revise_job(job.id, newer)
+    revised = await services.jobs.revise(job.id, newer)
     assert revised.terms.per_instance == PerInstanceTerms(
         revision=2, revised_at=60.0, on_paused=True
     )
@@ -232,32 +232,32 @@ async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
     assert live is not None
     assert live.terms == revised.terms
     rig.now = 90.0
-    assert await backend.revise_job(job.id, newer) == revised
+    assert await services.jobs.revise(job.id, newer) == revised
 
 
 async def test_of_two_at_once_one_is_first(
-    backend: DispatcherService, store: Store, monkeypatch: pytest.MonkeyPatch
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = await submit(backend, SYSTEM)
+    job = await submit(services, SYSTEM)
     seen_before = store.job(job.id)
-    first = await backend.revise_job(job.id, replace(SYSTEM, priority=700))
+    first = await services.jobs.revise(job.id, replace(SYSTEM, priority=700))
     with monkeypatch.context() as late:
         late.setattr(store, "job", lambda _id: seen_before)
         with pytest.raises(Conflict, match="somebody else was first"):
-            await backend.revise_job(job.id, replace(SYSTEM, priority=800))
-    assert await backend.job(job.id) == first
+            await services.jobs.revise(job.id, replace(SYSTEM, priority=800))
+    assert await services.jobs.job(job.id) == first
     assert first.terms.per_instance is not None
     assert first.terms.per_instance.revision == 2
 
 
 async def test_who_is_not_there_or_another_project_s_is_not_revised(
-    backend: DispatcherService,
+    services: Services,
 ) -> None:
     with pytest.raises(NotFound, match="there is no job j-9"):
-        await backend.revise_job("j-9", SYSTEM)
-    job = await submit(backend, SYSTEM)
+        await services.jobs.revise("j-9", SYSTEM)
+    job = await submit(services, SYSTEM)
     with pytest.raises(InvalidRequest) as error:
-        await backend.revise_job(
+        await services.jobs.revise(
             job.id, replace(SYSTEM, project="q", tasks=(replace(make_task("x"), size=0),))
         )
     assert error.value.problems == [
@@ -270,11 +270,11 @@ async def test_who_is_not_there_or_another_project_s_is_not_revised(
 
 
 async def test_a_run_has_what_its_template_has_and_the_parameters(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
-    outside, first = await submit(backend, wanted(JobType.BATCH, JobTypeSpec())), make_task("a")
+    outside, first = await submit(services, wanted(JobType.BATCH, JobTypeSpec())), make_task("a")
     template = await submit(
-        backend,
+        services,
         wanted(
             JobType.BATCH,
             BY_INPUT,
@@ -283,7 +283,7 @@ async def test_a_run_has_what_its_template_has_and_the_parameters(
             priority=700,
         ),
     )
-    run = await dispatch(backend, template, input="x")
+    run = await dispatch(services, template, input="x")
     given = (("LONGSHORE_PARAMETER_INPUT", "x"), ("LONGSHORE_PARAMETER_WIDTH", "640"))
     first, second = run.tasks
     assert first.spec.env == (*given, ("Z", "1"))
@@ -292,130 +292,130 @@ async def test_a_run_has_what_its_template_has_and_the_parameters(
     assert (run.parent, run.terms, run.priority) == (template.id, JobTypeSpec(), 700)
     assert (run.name, run.labels, run.tally) == ("n", (("a", "b"),), Tally(queued=3))
     assert rig.engine.table.jobs.runs_of(template.id) == [run.id]
-    page = await backend.jobs(JobFilter(parent=template.id), cursor="", limit=10)
+    page = await services.jobs.jobs(JobFilter(parent=template.id), cursor="", limit=10)
     assert [one.id for one in page.items] == [run.id]
 
 
 async def test_a_run_on_each_instance_is_at_its_first_revision(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
     terms = replace(BY_INPUT, per_instance=PerInstanceTerms(on_paused=True))
-    template = await submit(backend, wanted(JobType.SYSBATCH, terms))
+    template = await submit(services, wanted(JobType.SYSBATCH, terms))
     rig.now = 70.0
-    run = await dispatch(backend, template, input="x")
+    run = await dispatch(services, template, input="x")
     assert run.terms == JobTypeSpec(per_instance=PerInstanceTerms(on_paused=True, revised_at=70.0))
-    assert (run.type, run.tally, await total(backend)) == (JobType.SYSBATCH, Tally(), 0)
+    assert (run.type, run.tally, await total(services)) == (JobType.SYSBATCH, Tally(), 0)
 
 
-async def test_a_template_whose_runs_can_never_fit_is_refused(backend: DispatcherService) -> None:
+async def test_a_template_whose_runs_can_never_fit_is_refused(services: Services) -> None:
     with pytest.raises(InvalidRequest, match="has 11 containers, and 10 may be in the queue"):
-        await submit(backend, wanted(JobType.BATCH, NIGHTLY, make_task(size=11)))
+        await submit(services, wanted(JobType.BATCH, NIGHTLY, make_task(size=11)))
 
 
-async def test_runs_count_among_what_may_be_queued(backend: DispatcherService) -> None:
-    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
+async def test_runs_count_among_what_may_be_queued(services: Services) -> None:
+    template = await submit(services, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
     for _ in range(2):
-        await dispatch(backend, template, input="x")
+        await dispatch(services, template, input="x")
     with pytest.raises(Unavailable, match=r"the queue is full \(10 containers\)"):
-        await dispatch(backend, template, input="x")
+        await dispatch(services, template, input="x")
 
 
 async def test_who_was_taken_in_is_answered_though_there_is_no_room_any_more(
-    backend: DispatcherService,
+    services: Services,
 ) -> None:
-    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
-    run = await dispatch(backend, template, "k", input="x")
-    job = await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), make_task(size=6)), "j")
-    assert (await dispatch(backend, template, "k", input="x")).id == run.id
-    again = await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), make_task(size=6)), "j")
+    template = await submit(services, wanted(JobType.BATCH, BY_INPUT, make_task(size=4)))
+    run = await dispatch(services, template, "k", input="x")
+    job = await submit(services, wanted(JobType.BATCH, JobTypeSpec(), make_task(size=6)), "j")
+    assert (await dispatch(services, template, "k", input="x")).id == run.id
+    again = await submit(services, wanted(JobType.BATCH, JobTypeSpec(), make_task(size=6)), "j")
     assert again.id == job.id
     with pytest.raises(Unavailable, match=r"the queue is full \(10 containers\)"):
-        await dispatch(backend, template, "k", "another", input="x")
-    await backend.cancel_job(template.id)
+        await dispatch(services, template, "k", "another", input="x")
+    await services.jobs.cancel(template.id)
     with pytest.raises(Conflict):
-        await dispatch(backend, template, "new", input="x")
-    assert (await dispatch(backend, template, "k", input="x")).id == run.id
+        await dispatch(services, template, "new", input="x")
+    assert (await dispatch(services, template, "k", input="x")).id == run.id
 
 
 async def test_only_runs_take_the_memory_of_their_containers(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
     limits = LimitsConfig(queued_bytes=Size(50_000))
-    async with backend_over(rig, store, tmp_path, limits=limits) as backend:
-        template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(size=100)))
+    async with services_over(rig, store, tmp_path, limits=limits) as services:
+        template = await submit(services, wanted(JobType.BATCH, BY_INPUT, make_task(size=100)))
         with pytest.raises(InvalidRequest, match="and 50000 may be in the queue at once"):
-            await dispatch(backend, template, input="x")
+            await dispatch(services, template, input="x")
         with pytest.raises(InvalidRequest, match="and 50000 may be in the queue at once"):
             await submit(
-                backend, wanted(JobType.BATCH, NIGHTLY, *(make_task(f"t{n}") for n in range(50)))
+                services, wanted(JobType.BATCH, NIGHTLY, *(make_task(f"t{n}") for n in range(50)))
             )
 
 
 async def test_what_can_run_no_more_since_types_are_others_is_refused_at_its_dispatch(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
-    async with backend_over(rig, store, tmp_path) as backend:
-        template = await submit(backend, wanted(JobType.BATCH, BY_INPUT, make_task(cpus=8)))
+    async with services_over(rig, store, tmp_path) as services:
+        template = await submit(services, wanted(JobType.BATCH, BY_INPUT, make_task(cpus=8)))
     rig.types.clear()
     rig.types["t2"] = make_type(2)
-    async with backend_over(rig, store, tmp_path) as backend:
+    async with services_over(rig, store, tmp_path) as services:
         with pytest.raises(InvalidRequest) as error:
-            await dispatch(backend, template, input="x")
+            await dispatch(services, template, input="x")
         assert [path for path, _ in error.value.problems] == ["tasks[0].resources"]
 
 
-async def test_a_repeated_dispatch_makes_one_run(backend: DispatcherService) -> None:
-    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
-    first = await dispatch(backend, template, key="k", fingerprint="f", input="x")
-    again = await dispatch(backend, template, key="k", fingerprint="f", input="x")
+async def test_a_repeated_dispatch_makes_one_run(services: Services) -> None:
+    template = await submit(services, wanted(JobType.BATCH, BY_INPUT))
+    first = await dispatch(services, template, key="k", fingerprint="f", input="x")
+    again = await dispatch(services, template, key="k", fingerprint="f", input="x")
     assert first.id == again.id
     with pytest.raises(Conflict):
-        await dispatch(backend, template, key="k", fingerprint="g", input="y")
-    assert await total(backend) == 1
+        await dispatch(services, template, key="k", fingerprint="g", input="y")
+    assert await total(services) == 1
 
 
-async def test_who_has_ended_or_is_held_is_not_run(backend: DispatcherService) -> None:
-    template = await submit(backend, wanted(JobType.BATCH, BY_INPUT))
-    run = await dispatch(backend, template, input="x")
-    await backend.hold_job(template.id, held=True)
+async def test_who_has_ended_or_is_held_is_not_run(services: Services) -> None:
+    template = await submit(services, wanted(JobType.BATCH, BY_INPUT))
+    run = await dispatch(services, template, input="x")
+    await services.jobs.hold(template.id, held=True)
     with pytest.raises(Conflict, match="is held: release it first"):
-        await dispatch(backend, template, input="x")
-    await backend.hold_job(template.id, held=False)
-    await backend.cancel_job(template.id)
+        await dispatch(services, template, input="x")
+    await services.jobs.hold(template.id, held=False)
+    await services.jobs.cancel(template.id)
     with pytest.raises(Conflict, match=r"is being cancelled|has ended: it is cancelled"):
-        await dispatch(backend, template, input="x")
-    assert (await backend.job(run.id)).state is JobState.PENDING
+        await dispatch(services, template, input="x")
+    assert (await services.jobs.job(run.id)).state is JobState.PENDING
     with pytest.raises(Conflict, match="is not parameterized"):
-        await dispatch(backend, await submit(backend, wanted(JobType.BATCH, NIGHTLY)))
+        await dispatch(services, await submit(services, wanted(JobType.BATCH, NIGHTLY)))
 
 
 # ---- plans ---------------------------------------------------------------------------------------
 
 
 async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
     new = wanted(JobType.BATCH, JobTypeSpec(), make_task(cpus=8, size=2))
-    plan = await backend.plan_job(new, job_id="", user="u")
+    plan = await services.jobs.plan(new, job_id="", user="u")
     assert [(each.type_name, each.number) for each in plan.creates] == [("t8", 2)]
     assert plan.least_usd_per_hour == plan.most_usd_per_hour == Decimal("1.968")
-    page = await backend.jobs(JobFilter(), cursor="", limit=10)
-    assert (page.items, await total(backend), len(rig.engine.table.jobs)) == ((), 0, 0)
+    page = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
+    assert (page.items, await total(services), len(rig.engine.table.jobs)) == ((), 0, 0)
 
 
-async def test_a_plan_uses_up_no_id_and_no_number(backend: DispatcherService, rig: Rig) -> None:
+async def test_a_plan_uses_up_no_id_and_no_number(services: Services, rig: Rig) -> None:
     new = wanted(JobType.BATCH, JobTypeSpec(), make_task(cpus=8, size=2))
     before = (digest_of(rig.engine), repr(rig._numbers))
-    await backend.plan_job(new, job_id="", user="u")
+    await services.jobs.plan(new, job_id="", user="u")
     assert (digest_of(rig.engine), repr(rig._numbers)) == before
-    job = await submit(backend, new)
-    page = await backend.containers(ContainerFilter(job_id=job.id), cursor="", limit=10)
+    job = await submit(services, new)
+    page = await services.containers.containers(ContainerFilter(job_id=job.id), cursor="", limit=10)
     assert (job.id, job.sequence) == ("j-0", 1)
     assert sorted((each.id, each.sequence) for each in page.items) == [("c-1", 1), ("c-2", 2)]
 
 
 async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
     many = wanted(JobType.BATCH, JobTypeSpec(), make_task(size=11))
     task = make_task("b", after=("j-9/a",))
@@ -424,47 +424,47 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
         (wanted(JobType.BATCH, JobTypeSpec(), task), InvalidRequest, "there is no j-9/a"),
     ):
         before = digest_of(rig.engine)
-        for ask in (backend.plan_job(new, job_id="", user="u"), submit(backend, new)):
+        for ask in (services.jobs.plan(new, job_id="", user="u"), submit(services, new)):
             with pytest.raises(error, match=why):
                 await ask
         assert digest_of(rig.engine) == before, "what is waited for is pinned no more"
 
 
 async def test_what_has_ended_by_now_holds_nobody_up_in_a_plan(
-    backend: DispatcherService,
+    services: Services,
 ) -> None:
-    job = await submit(backend, wanted(JobType.BATCH, JobTypeSpec(), make_task("a")))
+    job = await submit(services, wanted(JobType.BATCH, JobTypeSpec(), make_task("a")))
     task = make_task("b", after=(Dependency(of=f"{job.id}/a", on=DependencyOn.END),))
     new = wanted(JobType.BATCH, JobTypeSpec(), task)
-    plan = await backend.plan_job(new, job_id="", user="u")
+    plan = await services.jobs.plan(new, job_id="", user="u")
     assert (plan.counts.place, plan.counts.later) == (0, 1)
-    await backend.cancel_job(job.id)
+    await services.jobs.cancel(job.id)
     async with asyncio.timeout(10):
         # The look at the store is made on another thread, while the engine goes on.
-        while (await backend.job(job.id)).state is not JobState.CANCELLED:
+        while (await services.jobs.job(job.id)).state is not JobState.CANCELLED:
             pass
-    plan = await backend.plan_job(new, job_id="", user="u")
+    plan = await services.jobs.plan(new, job_id="", user="u")
     assert (plan.counts.place, plan.counts.later) == (1, 0)
 
 
-async def test_a_plan_of_a_periodic_job_is_of_one_run(backend: DispatcherService) -> None:
-    plan = await backend.plan_job(
+async def test_a_plan_of_a_periodic_job_is_of_one_run(services: Services) -> None:
+    plan = await services.jobs.plan(
         wanted(JobType.BATCH, NIGHTLY, make_task(size=3)), job_id="", user="u"
     )
     assert plan.counts.place == 3
 
 
-async def test_a_plan_of_an_update_is_of_the_job_that_there_is(backend: DispatcherService) -> None:
-    job = await submit(backend, SYSTEM)
+async def test_a_plan_of_an_update_is_of_the_job_that_there_is(services: Services) -> None:
+    job = await submit(services, SYSTEM)
     newer = replace(SYSTEM, tasks=(replace(make_task(cpus=2), size=0),))
-    plan = await backend.plan_job(newer, job_id=job.id, user="u")
+    plan = await services.jobs.plan(newer, job_id=job.id, user="u")
     assert plan.creates == ()
-    assert await backend.job(job.id) == job
+    assert await services.jobs.job(job.id) == job
     with pytest.raises(Conflict, match="is of type system, not sysbatch"):
-        await backend.plan_job(wanted(JobType.SYSBATCH, PER_INSTANCE), job_id=job.id, user="u")
+        await services.jobs.plan(wanted(JobType.SYSBATCH, PER_INSTANCE), job_id=job.id, user="u")
     with pytest.raises(NotFound):
-        await backend.plan_job(newer, job_id="j-9", user="u")
+        await services.jobs.plan(newer, job_id="j-9", user="u")
     huge = replace(SYSTEM, tasks=(replace(make_task(cpus=9), size=0),))
     for job_id in ("", job.id):
         with pytest.raises(InvalidRequest):
-            await backend.plan_job(huge, job_id=job_id, user="u")
+            await services.jobs.plan(huge, job_id=job_id, user="u")

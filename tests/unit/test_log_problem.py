@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.domain.views import ProblemKind
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import Probe, SessionLost
-from tests.backend_rig import backend_with, runtime_over, store_in
 from tests.engine_rig import Rig
 from tests.samples import make_container, make_type
+from tests.services_rig import runtime_over, services_with, store_in
 from tests.small_disk import small_disk
 
 
@@ -29,45 +29,43 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> DispatcherService:
-    return backend_with(runtime_over(rig, store), rig, store, tmp_path)
+async def services(rig: Rig, store: Store, tmp_path: Path) -> Services:
+    return services_with(runtime_over(rig, store), rig, store, tmp_path)
 
 
-def problem(rig: Rig, backend: DispatcherService) -> str:
-    return backend.log_problem(rig.engine.table.containers["c-1"])
+def problem(rig: Rig, services: Services) -> str:
+    return services.logs.problem(rig.engine.table.containers["c-1"])
 
 
 async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
-    rig: Rig, backend: DispatcherService
+    rig: Rig, services: Services
 ) -> None:
     container = make_container(1)
-    assert backend.log_problem(container) == ""
+    assert services.logs.problem(container) == ""
     rig.submit(container)
-    assert problem(rig, backend) == ""
-    assert backend.standing(rig.engine.table.containers["c-1"]).doubt == ""
+    assert problem(rig, services) == ""
+    assert services.containers.wait_status(rig.engine.table.containers["c-1"]).doubt == ""
 
 
 async def test_an_instance_without_a_session_is_what_one_waits_for(
-    rig: Rig, backend: DispatcherService
+    rig: Rig, services: Services
 ) -> None:
     rig.submit(make_container(1))
     rig.silent.add(Probe)
     rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
     rig.advance(20)
     unheard = "instance i-001 is not reached, last heard 20 s ago (session: reset)"
-    assert problem(rig, backend).startswith(unheard)
-    doubt = backend.standing(rig.engine.table.containers["c-1"]).doubt
+    assert problem(rig, services).startswith(unheard)
+    doubt = services.containers.wait_status(rig.engine.table.containers["c-1"]).doubt
     assert doubt == f"{unheard}; until it is, nobody knows how it goes there"
 
 
-async def test_a_full_disk_is_told_first(
-    rig: Rig, backend: DispatcherService, tmp_path: Path
-) -> None:
+async def test_a_full_disk_is_told_first(rig: Rig, services: Services, tmp_path: Path) -> None:
     rig.submit(make_container(1))
     with small_disk(tmp_path / "logs"):
-        assert "are left to others" in problem(rig, backend)
-        first = backend.health().problems[0]
-        assert (first.kind, first.message) == (ProblemKind.LOGS, problem(rig, backend))
-        assert backend.health().ready, "requests are served, and work goes on"
-    assert problem(rig, backend) == ""
-    assert ProblemKind.LOGS not in {each.kind for each in backend.health().problems}
+        assert "are left to others" in problem(rig, services)
+        first = services.health.health().problems[0]
+        assert (first.kind, first.message) == (ProblemKind.LOGS, problem(rig, services))
+        assert services.health.health().ready, "requests are served, and work goes on"
+    assert problem(rig, services) == ""
+    assert ProblemKind.LOGS not in {each.kind for each in services.health.health().problems}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +14,14 @@ from longshore.dispatcher.config.model import LimitsConfig
 from longshore.dispatcher.domain.jobs import Job, JobTypeSpec, Overlap, Schedule
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.service.contracts import Conflict, NewJob, Unavailable
-from longshore.dispatcher.service.launching import ServiceRuns
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.dispatcher.store.store import Store
-from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
 from tests.periodic_rig import at, turns
+from tests.services_rig import services_over, store_in, waiting_rig
 
 TEN, ELEVEN = at("2026-01-01 10:00"), at("2026-01-01 11:00")
 
@@ -37,12 +38,14 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
-    async with backend_over(rig, store, tmp_path, limits=LimitsConfig(queued_containers=3)) as made:
+async def services(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[Services]:
+    async with services_over(
+        rig, store, tmp_path, limits=LimitsConfig(queued_containers=3)
+    ) as made:
         yield made
 
 
-async def submit(backend: DispatcherService, *, overlap: Overlap = Overlap.ALLOW) -> Job:
+async def submit(services: Services, *, overlap: Overlap = Overlap.ALLOW) -> Job:
     """Commit a job that begins on the hour."""
     task = make_task()
     new = NewJob(
@@ -53,74 +56,85 @@ async def submit(backend: DispatcherService, *, overlap: Overlap = Overlap.ALLOW
         tasks=(replace(task, spec=replace(task.spec, env=(("MINE", "1"),))),),
         terms=JobTypeSpec(schedule=Schedule(cron=("0 * * * *",), overlap=overlap)),
     )
-    return await backend.submit_job(new, user="u", idempotency_key="", fingerprint="")
+    return await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="")
 
 
-async def runs_of(backend: DispatcherService, template: Job) -> list[Job]:
+async def runs_of(services: Services, template: Job) -> list[Job]:
     """Return the runs of a job, newest first."""
-    return list((await backend.jobs(JobFilter(parent=template.id), cursor="", limit=100)).items)
+    return list(
+        (await services.jobs.jobs(JobFilter(parent=template.id), cursor="", limit=100)).items
+    )
 
 
-def desk_runs(backend: DispatcherService) -> ServiceRuns:
-    return ServiceRuns(service=backend._jobs, admission=backend._admission)
+def runs_by(services: Services) -> ServiceRuns:
+    return ServiceRuns(services.jobs)
 
 
 async def test_for_one_time_there_is_one_run_however_often_it_is_asked_for(
-    backend: DispatcherService, store: Store
+    services: Services, store: Store
 ) -> None:
-    template, runs = await submit(backend), desk_runs(backend)
+    template, runs = await submit(services), runs_by(services)
     for time in (TEN, TEN, ELEVEN, TEN):
         await runs.make(template, time)
-    made = await runs_of(backend, template)
+    made = await runs_of(services, template)
     times = [f"2026-01-01T{hour}:00:00Z" for hour in (11, 10)]
     recovered = {job.id: job for job in store.recover().jobs}
     for run, named in zip(made, times, strict=True):
         # A start knows by it for which time a run is.
         expected = (("LONGSHORE_PERIODIC_TIME", named), ("MINE", "1"))
         assert recovered[run.id].tasks[0].spec.env == expected
-    assert len((await backend.containers(ContainerFilter(), cursor="", limit=9)).items) == 2
+    assert (
+        len((await services.containers.containers(ContainerFilter(), cursor="", limit=9)).items)
+        == 2
+    )
     await runs.make(template, ELEVEN + 3600)
     with pytest.raises(Unavailable, match=r"the queue is full \(3 containers\)"):
         await runs.make(template, ELEVEN + 7200)
 
 
 async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
-    template = await submit(backend)
-    await desk_runs(backend).note(template, TEN)
-    assert (await backend.job(template.id)).launched_for == TEN
+    template = await submit(services)
+    await runs_by(services).note(template, TEN)
+    assert (await services.jobs.job(template.id)).launched_for == TEN
     await turns()
     known = rig.engine.table.jobs.job(template.id)
     assert known is not None
     assert known.launched_for == TEN
 
 
-async def test_a_launch_of_who_has_ended_is_not_noted(backend: DispatcherService) -> None:
-    template = await submit(backend)
-    await backend.cancel_job(template.id)
+async def test_a_launch_of_who_has_ended_is_not_noted(services: Services) -> None:
+    template = await submit(services)
+    await services.jobs.cancel(template.id)
     with pytest.raises(Conflict):
-        await desk_runs(backend).note(template, TEN)
-    assert (await backend.job(template.id)).launched_for is None
+        await runs_by(services).note(template, TEN)
+    assert (await services.jobs.job(template.id)).launched_for is None
 
 
 @pytest.mark.parametrize(("overlap", "launched"), [(Overlap.ALLOW, 2), (Overlap.FORBID, 1)])
-async def test_the_backend_launches_what_is_due_by_the_wall_clock(
-    backend: DispatcherService, rig: Rig, overlap: Overlap, launched: int
+async def test_the_services_launch_what_is_due_by_the_wall_clock(
+    services: Services, rig: Rig, overlap: Overlap, launched: int
 ) -> None:
     rig.now = TEN - 60
-    template = await submit(backend, overlap=overlap)
+    template = await submit(services, overlap=overlap)
     clock = iter((TEN - 1, TEN, ELEVEN))
-    service = backend.periodic_jobs(wall=lambda: next(clock))
+    counted: Counter[LaunchResult] = Counter()
+    service = PeriodicJobs(
+        jobs=rig.engine.table.jobs,
+        runs=runs_by(services),
+        wall=lambda: next(clock),
+        now=lambda: rig.now,
+        results=counted,
+    )
     await service.begin()
     assert await service.look() == 1.0
-    counted = backend._metrics.launches
     for _ in (TEN, ELEVEN):
         await service.look()
         await asyncio.gather(*service._launches)
         await turns()
-    assert [run.parent for run in await runs_of(backend, template)] == [template.id] * launched
+    assert [run.parent for run in await runs_of(services, template)] == [template.id] * launched
     assert counted[LaunchResult.LAUNCHED] == launched
     assert counted[LaunchResult.OVERLAP] == 2 - launched
     live = rig.engine.table.jobs
-    assert sorted(run.id for run in await runs_of(backend, template)) == live.runs_of(template.id)
+    assert sorted(run.id for run in await runs_of(services, template)) == live.runs_of(template.id)

@@ -14,10 +14,10 @@ from longshore.dispatcher.service.contracts import Conflict
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, SetLease, SetTags
 from longshore.pool.model import IdleBehavior
-from tests.backend_rig import backend_with, runtime_over
 from tests.cli_server import cli_server
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
+from tests.services_rig import runtime_over, services_with
 from tests.store_values import url_in
 
 
@@ -51,20 +51,20 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-async def test_the_backend_refuses_it_and_says_what_to_do(
+async def test_the_service_refuses_it_and_says_what_to_do(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
     runtime = runtime_over(rig, store)
-    backend = backend_with(runtime, rig, store, tmp_path)
+    services = services_with(runtime, rig, store, tmp_path)
     with pytest.raises(Conflict) as refused:
-        await backend.set_idle_behavior("i-001", IdleBehavior.HOLD)
+        await services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD)
     assert str(refused.value) == (
         "instance i-001 is being shut down (an admin ended it: too old), and that cannot be "
         "undone; hold another one"
     )
     assert len(runtime._inbox) == 0
     running = asyncio.create_task(runtime.run())
-    killed = await backend.kill_instance("i-001", "again")
+    killed = await services.instances.kill("i-001", "again")
     assert killed.state == "shutdown", "who wants it gone gets what they want"
     runtime.stop()
     await running

@@ -24,11 +24,11 @@ from longshore.pool.charging import found_as, shortfall
 from longshore.pool.messages import SessionLost, UpdateLimits
 from longshore.pool.model import MachineSize, PoolSettings
 from tests.api_server import serving
-from tests.backend_rig import backend_over, store_in
 from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
 from tests.engine_rig import Rig, last_commands
 from tests.per_instance_jobs_rig import DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
+from tests.services_rig import services_over, store_in
 
 MIB = 2**20
 TWO = MachineSize(cpus=2, memory_bytes=7 * GIB)
@@ -275,8 +275,8 @@ async def test_the_server_is_ready_and_tells_what_the_machine_has(
     rig = small_rig(max_instances=1)
     rig.submit(make_container(1))
     with store_in(tmp_path) as store:
-        async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (url, _):
-            health = backend.health()
+        async with services_over(rig, store, tmp_path) as services, serving(services) as (url, _):
+            health = services.health.health()
             assert (health.ready, health.problems, len(health.advice)) == (True, (), 1)
             async with (
                 ClientSession() as client,

@@ -28,9 +28,9 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Existence
 from longshore.pool.messages import FindInstance, InstanceFound, Listed, SessionLost
 from longshore.pool.model import IdleBehavior
-from tests.backend_rig import backend_over, backend_with, store_in
 from tests.engine_rig import Rig, last_commands
 from tests.samples import make_container
+from tests.services_rig import services_over, services_with, store_in
 
 HOLD = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD, asked=7)
 KILL = InstanceKillRequested(worker_id="i-001", reason="too old", asked=7)
@@ -75,11 +75,11 @@ def test_nobody_is_told_who_did_not_ask(rig: Rig) -> None:
 
 
 async def test_what_is_answered_is_on_the_disk(rig: Rig, store: Store, tmp_path: Path) -> None:
-    async with backend_over(rig, store, tmp_path) as backend:
-        held = await backend.set_idle_behavior("i-001", IdleBehavior.HOLD)
+    async with services_over(rig, store, tmp_path) as services:
+        held = await services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD)
         assert held.idle_behavior == "hold"
         assert [each.behavior for each in store.recover().instances] == ["hold"]
-        await backend.kill_instance("i-001", "too old")
+        await services.instances.kill("i-001", "too old")
         assert [each.killed for each in store.recover().instances] == ["too old"]
 
 
@@ -119,9 +119,9 @@ async def test_who_asks_waits_for_the_store_and_is_told_when_that_takes_too_long
 ) -> None:
     hanging = HangingStore(rig)
     runtime = hanging.runtime
-    backend = backend_with(runtime, rig, store, tmp_path)
+    services = services_with(runtime, rig, store, tmp_path)
     running = asyncio.create_task(runtime.run())
-    asking = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.HOLD))
+    asking = asyncio.create_task(services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD))
     done, _ = await asyncio.wait([asking], timeout=0.1)
     assert hanging.writes
     assert not done, "it is not on the disk yet"
@@ -130,9 +130,9 @@ async def test_who_asks_waits_for_the_store_and_is_told_when_that_takes_too_long
     assert (await asking).idle_behavior == "hold"
     monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 0.05)
     with pytest.raises(Unavailable, match="takes too long: this was taken in"):
-        await backend.set_idle_behavior("i-001", IdleBehavior.DRAIN)
+        await services.instances.set_idle_behavior("i-001", IdleBehavior.DRAIN)
     monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 60.0)
-    again = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.DRAIN))
+    again = asyncio.create_task(services.instances.set_idle_behavior("i-001", IdleBehavior.DRAIN))
     done, _ = await asyncio.wait([again], timeout=0.1)
     (first,) = (each for each in hanging.writes if not each.done())
     assert not done, "it changes nothing, but what was asked for first is not on the disk yet"
@@ -147,15 +147,15 @@ async def test_nothing_is_taken_in_that_would_wait_behind_a_store_that_hangs(
 ) -> None:
     hanging = HangingStore(rig)
     runtime = hanging.runtime
-    backend = backend_with(runtime, rig, store, tmp_path)
+    services = services_with(runtime, rig, store, tmp_path)
     running = asyncio.create_task(runtime.run())
-    asking = asyncio.create_task(backend.set_idle_behavior("i-001", IdleBehavior.HOLD))
+    asking = asyncio.create_task(services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD))
     await asyncio.wait([asking], timeout=0.1)
     rig.now += HELD_UP_AFTER_S
     runtime.post(Woken())
     await asyncio.wait([asking], timeout=0.1)
     with pytest.raises(Unavailable, match="takes too long; this was not taken in"):
-        await backend.kill_instance("i-001", "too old")
+        await services.instances.kill("i-001", "too old")
     assert rig.engine.pool.workers["i-001"].killed is None
     for each in hanging.writes:
         each.set_result(None)
@@ -168,9 +168,9 @@ async def test_nobody_waits_for_an_engine_that_has_ended(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
     hanging = HangingStore(rig)
-    backend = backend_with(hanging.runtime, rig, store, tmp_path)
+    services = services_with(hanging.runtime, rig, store, tmp_path)
     running = asyncio.create_task(hanging.runtime.run())
-    asking = asyncio.create_task(backend.kill_instance("i-001", "too old"))
+    asking = asyncio.create_task(services.instances.kill("i-001", "too old"))
     await asyncio.wait([asking], timeout=0.1)
     hanging.writes[-1].set_exception(OSError("the disk is gone"))
     with pytest.raises(Unavailable, match="the server is stopping: this may be done or not"):
@@ -178,7 +178,7 @@ async def test_nobody_waits_for_an_engine_that_has_ended(
     with pytest.raises(OSError, match="the disk is gone"):
         await running
     with pytest.raises(Unavailable, match="the server is stopping; ask again once it is back"):
-        await backend.kill_instance("i-001", "too old")
+        await services.instances.kill("i-001", "too old")
 
 
 async def test_no_more_wait_for_an_answer_than_a_thousand(
@@ -186,16 +186,17 @@ async def test_no_more_wait_for_an_answer_than_a_thousand(
 ) -> None:
     monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 60.0)
     runtime = HangingStore(rig).runtime
-    backend = backend_with(runtime, rig, store, tmp_path)
+    services = services_with(runtime, rig, store, tmp_path)
     running = asyncio.create_task(runtime.run())
     turns = cycle((IdleBehavior.HOLD, IdleBehavior.RUN))
     asking = [
-        asyncio.create_task(backend.set_idle_behavior("i-001", next(turns))) for _ in range(1_000)
+        asyncio.create_task(services.instances.set_idle_behavior("i-001", next(turns)))
+        for _ in range(1_000)
     ]
     done, _ = await asyncio.wait(asking, timeout=0.1)
     assert not done
     with pytest.raises(Unavailable, match="1000 requests wait; try again in a moment"):
-        await backend.kill_instance("i-001", "too old")
+        await services.instances.kill("i-001", "too old")
     runtime.stop()
     await running
     for answer in await asyncio.gather(*asking, return_exceptions=True):
@@ -207,11 +208,11 @@ async def test_no_more_wait_for_an_answer_than_a_thousand(
 async def test_what_another_admin_ended_first_is_not_held(
     rig: Rig, store: Store, tmp_path: Path, before: IdleBehavior
 ) -> None:
-    async with backend_over(rig, store, tmp_path) as backend:
-        await backend.set_idle_behavior("i-001", before)
+    async with services_over(rig, store, tmp_path) as services:
+        await services.instances.set_idle_behavior("i-001", before)
         killed, held = await asyncio.gather(
-            backend.kill_instance("i-001", "too old"),
-            backend.set_idle_behavior("i-001", IdleBehavior.HOLD),
+            services.instances.kill("i-001", "too old"),
+            services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD),
             return_exceptions=True,
         )
         assert not isinstance(killed, BaseException)
@@ -223,7 +224,7 @@ async def test_what_is_gone_before_it_is_steered_is_not_said_to_be(
     rig: Rig, store: Store, tmp_path: Path
 ) -> None:
     runtime = runtime_of(rig, written)
-    backend = backend_with(runtime, rig, store, tmp_path)
+    services = services_with(runtime, rig, store, tmp_path)
     rig.silent.add(FindInstance)
     rig.unreachable.add("i-001")
     rig.advance(600)
@@ -234,8 +235,8 @@ async def test_what_is_gone_before_it_is_steered_is_not_said_to_be(
     await asyncio.wait([running], timeout=0.05)
     runtime.post(InstanceFound(op_id=find.op_id, instance_id="i-001", existence=Existence.GONE))
     steering = asyncio.gather(
-        backend.set_idle_behavior("i-001", IdleBehavior.HOLD),
-        backend.kill_instance("i-001", "too old"),
+        services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD),
+        services.instances.kill("i-001", "too old"),
         return_exceptions=True,
     )
     for answer in await steering:
@@ -246,6 +247,6 @@ async def test_what_is_gone_before_it_is_steered_is_not_said_to_be(
 
 async def test_the_answer_tells_what_came_of_it(rig: Rig, store: Store, tmp_path: Path) -> None:
     rig.exit("c-1-1")
-    async with backend_over(rig, store, tmp_path) as backend:
-        drained = await backend.set_idle_behavior("i-001", IdleBehavior.DRAIN)
+    async with services_over(rig, store, tmp_path) as services:
+        drained = await services.instances.set_idle_behavior("i-001", IdleBehavior.DRAIN)
     assert (drained.idle_behavior, drained.state) == ("drain", "shutdown")

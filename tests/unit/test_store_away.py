@@ -18,10 +18,10 @@ from longshore.dispatcher.domain.messages import InsertContainers, InstanceKillR
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, ListInstances
 from tests.api_server import serving
-from tests.backend_rig import backend_over, store_in
 from tests.cli_server import await_true
 from tests.engine_rig import Rig
 from tests.samples import make_container
+from tests.services_rig import services_over, store_in
 from tests.store_values import container
 
 Capture = pytest.CaptureFixture[str]
@@ -47,7 +47,7 @@ def rig() -> Rig:
 async def url(
     rig: Rig, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[str]:
-    async with backend_over(rig, store, tmp_path) as backend, serving(backend) as (base, _):
+    async with services_over(rig, store, tmp_path) as services, serving(services) as (base, _):
         monkeypatch.setenv("LONGSHORE_URL", base)
         yield base
 

@@ -19,15 +19,15 @@ from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
 from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.service.contracts import InDoubt, NewContainer, NewJob, Unavailable
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.errors import LeftInDoubt, Withdrawn
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
-from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.cli_server import await_true
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
 from tests.samples import make_container
+from tests.services_rig import services_over, store_in, waiting_rig
 from tests.store_values import container, insert
 
 
@@ -95,15 +95,16 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
-    async with backend_over(rig, store, tmp_path) as made:
-        made._admission._write_patience_s = made._admission._commit_patience_s = 0.3
+async def services(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[Services]:
+    async with services_over(rig, store, tmp_path) as made:
+        way_in = made.containers._admission
+        way_in._write_patience_s = way_in._commit_patience_s = 0.3
         yield made
 
 
-async def submit(backend: DispatcherService, key: str = "") -> str:
+async def submit(services: Services, key: str = "") -> str:
     items = [NewContainer(spec=make_container(1).spec, priority=500, project="p")]
-    made = await backend.submit(items, user="u", idempotency_key=key, fingerprint="f")
+    made = await services.containers.submit(items, user="u", idempotency_key=key, fingerprint="f")
     return made[0].id
 
 
@@ -139,11 +140,11 @@ def test_what_is_being_committed_cannot_be_taken_back(store: Store, disk: Disk) 
 
 
 async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
-    backend: DispatcherService, store: Store, disk: Disk, rig: Rig
+    services: Services, store: Store, disk: Disk, rig: Rig
 ) -> None:
-    backend._admission._commit_patience_s = 60.0
+    services.containers._admission._commit_patience_s = 60.0
     with stalled(disk) as stall:
-        answer = asyncio.create_task(submit(backend))
+        answer = asyncio.create_task(submit(services))
         await asyncio.to_thread(stall.began.wait, 60)
         done, _ = await asyncio.wait([answer], timeout=1.0)
         assert not done, "nobody says that nothing was taken in"
@@ -154,40 +155,38 @@ async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
 
 
 async def test_who_is_not_told_what_came_of_it_is_told_that(
-    backend: DispatcherService, store: Store, disk: Disk
+    services: Services, store: Store, disk: Disk
 ) -> None:
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="may be done or not; send it again with the same Idemp"):
-            await submit(backend, key="k")
+            await submit(services, key="k")
         with pytest.raises(Unavailable, match="nothing was taken in") as refused:
-            await submit(backend, key="another")
+            await submit(services, key="another")
         assert not isinstance(refused.value, InDoubt), "that one was behind it, and is taken back"
         stall.end()
-        once = await submit(backend, key="k")
+        once = await submit(services, key="k")
     assert ids(store) == [once], "sent again with its key it is there once"
 
 
-async def test_jobs_and_changes_say_it_too(
-    backend: DispatcherService, store: Store, disk: Disk
-) -> None:
-    known = await submit(backend)
+async def test_jobs_and_changes_say_it_too(services: Services, store: Store, disk: Disk) -> None:
+    known = await submit(services)
     job = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(),))
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="look for it before you send it again"):
-            await backend.submit_job(job, user="u", idempotency_key="", fingerprint="f")
+            await services.jobs.submit(job, user="u", idempotency_key="", fingerprint="f")
         stall.end()
         await asyncio.to_thread(
             await_true, lambda: store.jobs(JobFilter(), cursor="", limit=9).items != ()
         )
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="ask again, or look; asking twice does no harm"):
-            await backend.cancel(known)
+            await services.containers.cancel(known)
         stall.end()
-        assert (await backend.cancel(known)).cancel_requested
+        assert (await services.containers.cancel(known)).cancel_requested
 
 
-async def test_it_is_a_503_of_a_type_of_its_own(backend: DispatcherService, disk: Disk) -> None:
-    async with serving(backend) as (base, _), aiohttp.ClientSession() as http:
+async def test_it_is_a_503_of_a_type_of_its_own(services: Services, disk: Disk) -> None:
+    async with serving(services) as (base, _), aiohttp.ClientSession() as http:
         with stalled(disk):
             body = {"command": ["true"]}
             async with http.post(f"{base}/v1/containers", json=body) as answer:

@@ -34,9 +34,9 @@ from longshore.pool.model import (
     InstanceSeen,
     PoolSettings,
 )
-from tests.backend_rig import backend_over, store_in
 from tests.engine_rig import CLUSTER, Rig, last_commands
 from tests.samples import make_container, make_type
+from tests.services_rig import services_over, store_in
 
 OURS, ANOTHER = "0" * 32, "1" * 32
 SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)
@@ -230,21 +230,23 @@ def test_an_admins_word_stands_on_one_that_was_held_since_nobody_can_reach_it(
     assert [each.instance_id for each in rig.sent if isinstance(each, DestroyInstance)] == ["i-old"]
 
 
-async def test_the_backend_tells_of_them_and_decides(tmp_path: Path) -> None:
+async def test_the_service_tells_of_them_and_decides(tmp_path: Path) -> None:
     rig = started_anew(report(1, ANOTHER), report(2, ANOTHER))
     with store_in(tmp_path) as store:
-        async with backend_over(rig, store, tmp_path) as backend:
-            assert [(e.attempt, e.fate) for e in backend.strays(cursor="", limit=9).items] == [
+        async with services_over(rig, store, tmp_path) as services:
+            assert [
+                (e.attempt, e.fate) for e in services.instances.strays(cursor="", limit=9).items
+            ] == [
                 ("c-1-1", "undecided"),
                 ("c-2-1", "undecided"),
             ]
             with pytest.raises(NotFound, match="no stray c-9-1 is kept on i-old"):
-                await backend.decide_strays("i-old", ["c-9-1"], adopt=True)
+                await services.instances.decide_strays("i-old", ["c-9-1"], adopt=True)
             with pytest.raises(NotFound, match="there is no instance i-none"):
-                await backend.decide_strays("i-none", [], adopt=True)
-            [one] = await backend.decide_strays("i-old", ["c-1-1"], adopt=True)
+                await services.instances.decide_strays("i-none", [], adopt=True)
+            [one] = await services.instances.decide_strays("i-old", ["c-1-1"], adopt=True)
             assert (one.attempt, one.fate) == ("c-1-1", "adopted")
-            both = await backend.decide_strays("i-old", [], adopt=False)
+            both = await services.instances.decide_strays("i-old", [], adopt=False)
             assert [each.fate for each in both] == ["killed", "killed"]
 
 

@@ -13,13 +13,13 @@ from longshore.dispatcher.domain.containers import Dependency
 from longshore.dispatcher.domain.jobs import JobState, JobTask
 from longshore.dispatcher.domain.queries import JobFilter
 from longshore.dispatcher.service.contracts import Conflict, NewContainer, NewJob, NotFound
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
-from tests.backend_rig import backend_over, store_in, waiting_rig
 from tests.engine_rig import Rig
 from tests.job_samples import each_of, make_task
 from tests.samples import make_container
+from tests.services_rig import services_over, store_in, waiting_rig
 
 
 @pytest.fixture
@@ -34,33 +34,31 @@ def rig() -> Rig:
 
 
 @pytest.fixture
-async def backend(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[DispatcherService]:
-    async with backend_over(rig, store, tmp_path) as made:
+async def services(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[Services]:
+    async with services_over(rig, store, tmp_path) as made:
         yield made
 
 
-async def submit(
-    backend: DispatcherService, *after: Dependency, project: str = "p", key: str = ""
-) -> str:
+async def submit(services: Services, *after: Dependency, project: str = "p", key: str = "") -> str:
     spec = replace(make_container(1).spec, after=after)
     items = [NewContainer(spec=spec, priority=500, project=project)]
-    made = await backend.submit(items, user="u", idempotency_key=key, fingerprint="f")
+    made = await services.containers.submit(items, user="u", idempotency_key=key, fingerprint="f")
     return made[0].id
 
 
-async def submit_job(backend: DispatcherService, *tasks: JobTask, key: str = "") -> str:
+async def submit_job(services: Services, *tasks: JobTask, key: str = "") -> str:
     new = NewJob(name="n", priority=500, project="p", labels=(("a", "b"),), tasks=tasks)
-    made = await backend.submit_job(new, user="u", idempotency_key=key, fingerprint="f")
+    made = await services.jobs.submit(new, user="u", idempotency_key=key, fingerprint="f")
     return made.id
 
 
-async def state_of(backend: DispatcherService, container_id: str) -> str:
+async def state_of(services: Services, container_id: str) -> str:
     """Return a container's committed state, once the engine has done what it has to do."""
     for _ in range(3000):
-        if (await backend.container(container_id)).state.final:
+        if (await services.containers.container(container_id)).state.final:
             break
         await asyncio.sleep(0.01)
-    return (await backend.container(container_id)).state.value
+    return (await services.containers.container(container_id)).state.value
 
 
 def problems(error: pytest.ExceptionInfo[InvalidRequest]) -> list[tuple[str, str]]:
@@ -68,11 +66,11 @@ def problems(error: pytest.ExceptionInfo[InvalidRequest]) -> list[tuple[str, str
 
 
 async def test_what_there_is_not_or_what_is_another_project_s_is_refused(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
-    other = await submit(backend, project="q")
+    other = await submit(services, project="q")
     with pytest.raises(InvalidRequest) as error:
-        await submit(backend, Dependency(of="c-none"), Dependency(of=other))
+        await submit(services, Dependency(of="c-none"), Dependency(of=other))
     assert problems(error) == [
         ("[0].after[0].of", "there is no c-none in the project 'p'"),
         ("[0].after[1].of", f"there is no {other} in the project 'p'"),
@@ -81,13 +79,13 @@ async def test_what_there_is_not_or_what_is_another_project_s_is_refused(
 
 
 async def test_arrays_wait_element_by_element_for_arrays_of_their_size_only(
-    backend: DispatcherService,
+    services: Services,
 ) -> None:
-    three = await submit_job(backend, make_task(size=3))
-    named = await submit_job(backend, make_task("a", size=3))
+    three = await submit_job(services, make_task(size=3))
+    named = await submit_job(services, make_task("a", size=3))
     with pytest.raises(InvalidRequest) as error:
         await submit_job(
-            backend,
+            services,
             make_task("x", size=2, after=(each_of(three),)),
             make_task("y", size=3, after=(each_of(named),)),
             make_task("z", size=3, after=(each_of(f"{named}/a"),)),
@@ -98,36 +96,36 @@ async def test_arrays_wait_element_by_element_for_arrays_of_their_size_only(
     assert problems(error)[0][1].endswith(ending)
     hint = f"{named} is no array (a task of a job is {named}/NAME); {ending}"
     assert problems(error)[1][1] == hint
-    await submit_job(backend, make_task("z", size=3, after=(each_of(f"{named}/a"),)))
+    await submit_job(services, make_task("z", size=3, after=(each_of(f"{named}/a"),)))
 
 
-async def test_what_was_cancelled_before_decides_at_once(
-    backend: DispatcherService, rig: Rig
-) -> None:
-    first = await submit(backend)
-    await backend.cancel(first)
-    assert await state_of(backend, first) == "cancelled"
+async def test_what_was_cancelled_before_decides_at_once(services: Services, rig: Rig) -> None:
+    first = await submit(services)
+    await services.containers.cancel(first)
+    assert await state_of(services, first) == "cancelled"
     assert first not in rig.engine.table.containers
-    late = await submit(backend, Dependency(of=first))
-    assert await state_of(backend, late) == "cancelled"
+    late = await submit(services, Dependency(of=first))
+    assert await state_of(services, late) == "cancelled"
     assert rig.engine.workflow._pins == {}
 
 
 async def test_what_is_cancelled_while_who_waits_is_taken_in_is_not_missed(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
     for _ in range(20):
-        first = await submit(backend)
-        late, _ = await asyncio.gather(submit(backend, Dependency(of=first)), backend.cancel(first))
-        assert await state_of(backend, late) == "cancelled"
+        first = await submit(services)
+        late, _ = await asyncio.gather(
+            submit(services, Dependency(of=first)), services.containers.cancel(first)
+        )
+        assert await state_of(services, late) == "cancelled"
     assert rig.engine.workflow._pins == {}
 
 
 async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
-    job_id = await submit_job(backend, make_task("a", size=2), make_task("b", after=("/a",)))
-    job = await backend.job(job_id)
+    job_id = await submit_job(services, make_task("a", size=2), make_task("b", after=("/a",)))
+    job = await services.jobs.job(job_id)
     assert job.tasks[1].spec.after == (Dependency(of=f"{job_id}/a"),)
     assert (job.state, job.labels) == (JobState.PENDING, (("a", "b"),))
     assert job.tally.queued + job.tally.locked == 3
@@ -141,42 +139,42 @@ async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
 
 
 async def test_a_repeated_key_answers_with_the_job_that_it_made(
-    backend: DispatcherService, rig: Rig
+    services: Services, rig: Rig
 ) -> None:
-    before = await submit(backend)
-    first = await submit_job(backend, make_task(after=(before,)), key="k")
-    again = await submit_job(backend, make_task(after=(before,)), key="k")
+    before = await submit(services)
+    first = await submit_job(services, make_task(after=(before,)), key="k")
+    again = await submit_job(services, make_task(after=(before,)), key="k")
     assert again == first
     with pytest.raises(Conflict):
-        await submit(backend, key="k")
+        await submit(services, key="k")
     assert len(rig.engine.table.jobs) == 1
     assert rig.engine.workflow._pins == {}
 
 
-async def test_jobs_are_steered_as_a_whole(backend: DispatcherService, rig: Rig) -> None:
-    job_id = await submit_job(backend, make_task(size=3))
-    assert (await backend.hold_job(job_id, held=True)).held
-    assert not (await backend.hold_job(job_id, held=False)).held
-    assert (await backend.set_job_priority(job_id, 700)).priority == 700
+async def test_jobs_are_steered_as_a_whole(services: Services, rig: Rig) -> None:
+    job_id = await submit_job(services, make_task(size=3))
+    assert (await services.jobs.hold(job_id, held=True)).held
+    assert not (await services.jobs.hold(job_id, held=False)).held
+    assert (await services.jobs.set_priority(job_id, 700)).priority == 700
     await asyncio.sleep(0)
     assert {c.priority for c in rig.engine.table.containers.values()} == {700}
-    await backend.cancel_job(job_id)
+    await services.jobs.cancel(job_id)
     for _ in range(500):
-        if (await backend.job(job_id)).state.final:
+        if (await services.jobs.job(job_id)).state.final:
             break
         await asyncio.sleep(0.01)
-    job = await backend.job(job_id)
+    job = await services.jobs.job(job_id)
     assert (job.state, job.tally.cancelled) == (JobState.CANCELLED, 3)
     with pytest.raises(Conflict):
-        await backend.hold_job(job_id, held=True)
+        await services.jobs.hold(job_id, held=True)
     with pytest.raises(NotFound):
-        await backend.job("j-none")
-    page = await backend.jobs(JobFilter(project="p"), cursor="", limit=10)
+        await services.jobs.job("j-none")
+    page = await services.jobs.jobs(JobFilter(project="p"), cursor="", limit=10)
     assert [each.id for each in page.items] == [job_id]
     assert page.items[0].tally.cancelled == 3
 
 
-async def test_a_listing_shows_today_s_counts(backend: DispatcherService) -> None:
-    await submit_job(backend, make_task(size=3))
-    listed = await backend.jobs(JobFilter(), cursor="", limit=10)
+async def test_a_listing_shows_today_s_counts(services: Services) -> None:
+    await submit_job(services, make_task(size=3))
+    listed = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
     assert listed.items[0].tally.queued + listed.items[0].tally.locked == 3

@@ -40,7 +40,6 @@ MAY_IMPORT_MORE = {
     "dispatcher.scheduler.system.controller": "puts the parts of system scheduling together",
     "dispatcher.server.wiring": "puts the parts of the server together",
     "dispatcher.service.jobs": "checks, makes, plans and changes jobs of every type",
-    "dispatcher.service.service": "answers everything that the API can ask for",
     "dispatcher.state.containers": "every change of a container goes through it",
 }
 

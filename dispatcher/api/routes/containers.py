@@ -35,7 +35,8 @@ from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
 from longshore.dispatcher.explain.explanation import WaitStatus
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.logs import LogService
 from longshore.drivers.errors import InvalidRequest
 
 ANONYMOUS = "anonymous"
@@ -55,14 +56,16 @@ class ContainerRoutes:
 
     def __init__(
         self,
-        backend: Backend,
+        containers: ContainerService,
+        logs: LogService,
         *,
         bodies: Bodies,
         decoder: SubmissionDecoder,
         gate: StreamGate,
         limits: ApiLimits,
     ) -> None:
-        self._backend = backend
+        self._containers = containers
+        self._logs = logs
         self._bodies = bodies
         self._decoder = decoder
         self._gate = gate
@@ -73,7 +76,7 @@ class ContainerRoutes:
         key = idempotency_key(request)
         submission = await self._bodies.decoded(request, self._decoder.decode)
         try:
-            made = await self._backend.submit(
+            made = await self._containers.submit(
                 submission.items,
                 user=ANONYMOUS,
                 idempotency_key=key,
@@ -114,8 +117,8 @@ class ContainerRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one container, with why its log does not come."""
-        container = await self._backend.container(path_id(request, "container"))
-        problem = self._backend.log_problem(container)
+        container = await self._containers.container(path_id(request, "container"))
+        problem = self._logs.problem(container)
         return json_response(
             container_answer(container, self._standing(container), log_problem=problem or None)
         )
@@ -124,19 +127,20 @@ class ContainerRoutes:
         """Change a container's priority."""
         container_id = path_id(request, "container")
         wanted = await self._bodies.decoded(request, partial(decode_one, PriorityRequest))
-        return self._answer(await self._backend.set_priority(container_id, wanted.priority))
+        return self._answer(await self._containers.set_priority(container_id, wanted.priority))
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Ask for a container to be cancelled."""
         container_id = path_id(request, "container")
         await self._bodies.decoded(request, partial(decode_one, CancelRequest))
-        return self._answer(await self._backend.cancel(container_id), status=202)
+        return self._answer(await self._containers.cancel(container_id), status=202)
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         """Stream the bytes of stdout or stderr."""
         query = QueryString(request, ("stream", "offset", "follow"))
         log = LogStream(
-            self._backend,
+            self._containers,
+            self._logs,
             self._gate,
             self._limits,
             container_id=path_id(request, "container"),
@@ -148,10 +152,10 @@ class ContainerRoutes:
             return await log.answer(request)
 
     async def _page(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
-        page = await self._backend.containers(which, cursor=cursor, limit=limit)
+        page = await self._containers.containers(which, cursor=cursor, limit=limit)
         fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
         if fitting < len(page.items):
-            page = await self._backend.containers(which, cursor=cursor, limit=fitting)
+            page = await self._containers.containers(which, cursor=cursor, limit=fitting)
         return page
 
     def _answer(self, container: Container, *, status: int = 200) -> web.Response:
@@ -159,7 +163,7 @@ class ContainerRoutes:
         return json_response(answer, status=status)
 
     def _standing(self, container: Container) -> WaitStatus:
-        return NO_STANDING if container.state.final else self._backend.standing(container)
+        return NO_STANDING if container.state.final else self._containers.wait_status(container)
 
 
 async def _list_response(

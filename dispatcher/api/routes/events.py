@@ -18,7 +18,7 @@ from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.schemas.containers import EventAnswer
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.views import ServerEvent
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.events import Broker
 from longshore.drivers.errors import InvalidRequest
 
 _EVENT_ID = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})")
@@ -68,18 +68,18 @@ class EventStream:
 
     def __init__(
         self,
-        backend: Backend,
+        events: Broker,
         gate: StreamGate,
         limits: ApiLimits,
         encoder: EventEncoder,
         *,
         last_event_id: str,
     ) -> None:
-        self._backend = backend
+        self._events = events
         self._gate = gate
         self._limits = limits
         self._encoder = encoder
-        newest = backend.last_event_number()
+        newest = events.last_number
         self._seen, self._gap = newest, False
         if last_event_id:
             after = self._still_valid(last_event_id, newest)
@@ -137,8 +137,8 @@ class EventStream:
             await asyncio.gather(pump, return_exceptions=True)
 
     async def _pump(self) -> None:
-        """Queue events as fast as they are sent; the backend keeps the others, or lets them go."""
-        events = self._backend.events(after=self._seen)
+        """Queue events as fast as they are sent; the broker keeps the others, or lets them go."""
+        events = self._events.follow(self._seen)
         try:
             async for event in events:
                 await self._queue.put(event)
@@ -163,7 +163,7 @@ class EventStream:
             event = self._queue.get_nowait()
 
     async def _say_ended(self, send: Send) -> bool:
-        newest = self._backend.last_event_number()
+        newest = self._events.last_number
         if newest > self._seen and not self._gate.closing:
             # What came after the last one sent is no longer kept; a new start must not want it.
             await send(self._encoder.message("gap", _GAP, number=newest))

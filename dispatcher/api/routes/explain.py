@@ -18,7 +18,7 @@ from longshore.dispatcher.scheduler.placement.feasibility_report import (
     NodeSummary,
     TypeFeasibility,
 )
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.state.history import HistoryEvent
 from longshore.pool.holds import CreateHold
 
@@ -155,13 +155,13 @@ class ExplanationAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class ExplainRoute:
     """Answers for `/v1/containers/{id}/explain`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, containers: ContainerService) -> None:
+        self._containers = containers
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer why a container is where it is."""
         QueryString(request, ())
-        found = await self._backend.explain(path_id(request, "container"))
+        found = await self._containers.explain(path_id(request, "container"))
         return json_response(explanation_answer(found))
 
 

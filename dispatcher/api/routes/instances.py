@@ -25,7 +25,7 @@ from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.rfc3339 import end_problem, parse_moment
 from longshore.dispatcher.api.validate.text_rules import text_problem
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.instances import InstanceService
 from longshore.drivers.errors import InvalidRequest
 from longshore.pool.model import IdleBehavior
 
@@ -40,13 +40,13 @@ class InstanceRoutes:
 
     def __init__(
         self,
-        backend: Backend,
+        instances: InstanceService,
         *,
         bodies: Bodies,
         limits: ApiLimits,
         now: Callable[[], float | None],
     ) -> None:
-        self._backend = backend
+        self._instances = instances
         self._bodies = bodies
         self._limits = limits
         self._now = now
@@ -57,25 +57,25 @@ class InstanceRoutes:
         gone = query.choice("gone", "false", ("true", "false")) == "true"
         cursor, limit = self._page_of(query)
         if gone:
-            report = await self._backend.gone_instances(cursor=cursor, limit=limit)
+            report = await self._instances.gone_instances(cursor=cursor, limit=limit)
         else:
-            report = self._backend.instances(cursor=cursor, limit=limit)
+            report = self._instances.instances(cursor=cursor, limit=limit)
         return json_response(instance_list(report))
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one instance, gone or not."""
-        view = await self._backend.instance(path_id(request, "instance"))
+        view = await self._instances.instance(path_id(request, "instance"))
         return json_response(instance_answer(view))
 
     async def leaks(self, request: web.Request) -> web.Response:
         """Answer a page of what is billed and not wanted."""
         cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
-        return json_response(leak_list(self._backend.leaks(cursor=cursor, limit=limit)))
+        return json_response(leak_list(self._instances.leaks(cursor=cursor, limit=limit)))
 
     async def strays(self, request: web.Request) -> web.Response:
         """Answer a page of the strays that are kept."""
         cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
-        page = self._backend.strays(cursor=cursor, limit=limit)
+        page = self._instances.strays(cursor=cursor, limit=limit)
         return json_response(stray_list(page.items, page.next_cursor))
 
     def _page_of(self, query: QueryString) -> tuple[str, int]:
@@ -87,7 +87,7 @@ class InstanceRoutes:
         """End strays that are kept on an instance, or leave them to their own end."""
         instance_id = path_id(request, "instance")
         wanted = await self._bodies.decoded(request, partial(decode_one, StraysRequest))
-        decided = await self._backend.decide_strays(
+        decided = await self._instances.decide_strays(
             instance_id, wanted.attempts, adopt=wanted.fate == "adopt"
         )
         return json_response(stray_list(decided), status=202)
@@ -97,7 +97,7 @@ class InstanceRoutes:
         instance_id = path_id(request, "instance")
         wanted = await self._bodies.decoded(request, partial(decode_one, IdleBehaviorRequest))
         until = self._checked_end(wanted)
-        view = await self._backend.set_idle_behavior(
+        view = await self._instances.set_idle_behavior(
             instance_id, wanted.idle_behavior, reason=wanted.reason, user=ANONYMOUS, until=until
         )
         return json_response(instance_answer(view))
@@ -121,5 +121,5 @@ class InstanceRoutes:
         wanted = await self._bodies.decoded(request, partial(decode_one, KillRequest))
         if wrong := text_problem(wanted.reason):
             raise InvalidRequest([("reason", wrong)])
-        view = await self._backend.kill_instance(instance_id, wanted.reason or _REASON_DEFAULT)
+        view = await self._instances.kill(instance_id, wanted.reason or _REASON_DEFAULT)
         return json_response(instance_answer(view), status=202)

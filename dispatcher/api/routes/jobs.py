@@ -30,7 +30,7 @@ from longshore.dispatcher.api.validate.submissions import fingerprint
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobState
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.jobs import JobService
 from longshore.drivers.errors import InvalidRequest
 
 JOB_LIST_PARAMETERS = (*("state", "user", "project", "name", "parent", "own", "limit", "cursor"),)
@@ -44,14 +44,14 @@ class JobRoutes:
 
     def __init__(
         self,
-        backend: Backend,
+        jobs: JobService,
         *,
         bodies: Bodies,
         decoder: JobDecoder,
         limits: ApiLimits,
         now: Callable[[], float | None],
     ) -> None:
-        self._backend = backend
+        self._jobs = jobs
         self._bodies = bodies
         self._decoder = decoder
         self._limits = limits
@@ -61,7 +61,7 @@ class JobRoutes:
         """Take a job with all of its containers, or nothing of it."""
         key = idempotency_key(request)
         submission = await self._bodies.decoded(request, self._decoder.decode)
-        made = await self._backend.submit_job(
+        made = await self._jobs.submit(
             submission.job,
             user=ANONYMOUS,
             idempotency_key=key,
@@ -88,7 +88,7 @@ class JobRoutes:
         page = await self._page(which, cursor=query.text("cursor"), limit=limit)
 
         # Not in a thread: it is the engine that knows.
-        told = [(one, self._backend.trouble(one)) for one in page.items]
+        told = [(one, self._jobs.trouble(one)) for one in page.items]
 
         def build() -> web.Response:
             items = [job_answer(one, with_tasks=False, trouble=trouble) for one, trouble in told]
@@ -99,8 +99,8 @@ class JobRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
-        job = await self._backend.job(path_id(request, "job"))
-        waits, trouble = self._backend.why_nowhere(job), self._backend.trouble(job)
+        job = await self._jobs.job(path_id(request, "job"))
+        waits, trouble = self._jobs.why_nowhere(job), self._jobs.trouble(job)
         return await _answer(job, now=self._now(), waits=waits, trouble=trouble)
 
     async def change(self, request: web.Request) -> web.Response:
@@ -110,11 +110,11 @@ class JobRoutes:
         changed: Job | None = None
         # Nothing may start in between that shall not: held first, or released last.
         if wanted.held:
-            changed = await self._backend.hold_job(job_id, held=True)
+            changed = await self._jobs.hold(job_id, held=True)
         if wanted.priority is not None:
-            changed = await self._backend.set_job_priority(job_id, wanted.priority)
+            changed = await self._jobs.set_priority(job_id, wanted.priority)
         if wanted.held is False:
-            changed = await self._backend.hold_job(job_id, held=False)
+            changed = await self._jobs.hold(job_id, held=False)
         if changed is None:
             raise InvalidRequest([("", "changes nothing: give priority, held, or both")])
         return await _answer(changed)
@@ -123,7 +123,7 @@ class JobRoutes:
         """Make a system or sysbatch job what the body says: its next revision."""
         job_id = path_id(request, "job")
         submission = await self._revision(request, job_id)
-        return await _answer(await self._backend.revise_job(job_id, submission.job))
+        return await _answer(await self._jobs.revise(job_id, submission.job))
 
     async def plan(self, request: web.Request) -> web.Response:
         """Answer what a job would come to, or its update, and change nothing."""
@@ -132,21 +132,21 @@ class JobRoutes:
             submission = await self._revision(request, job_id)
         else:
             submission = await self._bodies.decoded(request, self._decoder.decode)
-        plan = await self._backend.plan_job(submission.job, job_id=job_id, user=ANONYMOUS)
+        plan = await self._jobs.plan(submission.job, job_id=job_id, user=ANONYMOUS)
         schedule = submission.job.terms.schedule
         return json_response(plan_answer(plan, schedule, self._now()))
 
     async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
         """Return the job of a body that names no other project than the job's own."""
         # Nobody need read a body for a job that there is not.
-        project = (await self._backend.job(job_id)).project
+        project = (await self._jobs.job(job_id)).project
         return await self._bodies.decoded(request, partial(self._decoder.decode, project=project))
 
     async def dispatch(self, request: web.Request) -> web.Response:
         """Run a parameterised job with the parameters of the body."""
         job_id, key = path_id(request, "job"), idempotency_key(request)
         wanted = await self._bodies.decoded(request, partial(decode_one, DispatchRequest))
-        made = await self._backend.dispatch_job(
+        made = await self._jobs.dispatch(
             job_id,
             wanted.parameters,
             user=ANONYMOUS,
@@ -160,13 +160,13 @@ class JobRoutes:
         """Ask for all of a job to be cancelled."""
         job_id = path_id(request, "job")
         await self._bodies.decoded(request, partial(decode_one, CancelRequest))
-        return await _answer(await self._backend.cancel_job(job_id), status=202)
+        return await _answer(await self._jobs.cancel(job_id), status=202)
 
     async def _page(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
-        page = await self._backend.jobs(which, cursor=cursor, limit=limit)
+        page = await self._jobs.jobs(which, cursor=cursor, limit=limit)
         fitting = how_many_fit(map(job_bytes, page.items), self._limits.page_bytes)
         if fitting < len(page.items):
-            page = await self._backend.jobs(which, cursor=cursor, limit=fitting)
+            page = await self._jobs.jobs(which, cursor=cursor, limit=fitting)
         return page
 
 

@@ -9,7 +9,8 @@ from aiohttp import web
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.logs import LogService
 
 LOG_PROBLEM = "Longshore-Log-Problem"
 """The header that says why what a container writes did not come when the answer began."""
@@ -23,7 +24,8 @@ class LogStream:
 
     def __init__(
         self,
-        backend: Backend,
+        containers: ContainerService,
+        logs: LogService,
         gate: StreamGate,
         limits: ApiLimits,
         *,
@@ -32,7 +34,8 @@ class LogStream:
         offset: int,
         follow: bool,
     ) -> None:
-        self._backend = backend
+        self._containers = containers
+        self._logs = logs
         self._gate = gate
         self._limits = limits
         self._container_id = container_id
@@ -46,7 +49,7 @@ class LogStream:
         container = await self._note_attempt()
         data, complete = await self._read()
         response = web.StreamResponse()
-        if problem := self._backend.log_problem(container):
+        if problem := self._logs.problem(container):
             # Bytes are all that a body has: who waits for some is told here what for.
             response.headers[LOG_PROBLEM] = _as_header(problem)
         response.content_type = "application/octet-stream"
@@ -65,9 +68,7 @@ class LogStream:
     async def _step(self, request: web.Request, response: web.StreamResponse) -> bool:
         """Send what there is, or wait until there may be more; return whether that was all."""
         recheck_s = self._limits.log_recheck_s
-        news = asyncio.ensure_future(
-            self._backend.wait_log(self._container_id, timeout_s=recheck_s)
-        )
+        news = asyncio.ensure_future(self._logs.wait(self._container_id, timeout_s=recheck_s))
         try:
             # It must wait before we look, or what comes in between would go unnoticed.
             await asyncio.sleep(0)
@@ -90,7 +91,7 @@ class LogStream:
         return complete or (not self._follow and len(data) < self._limits.log_chunk_bytes)
 
     async def _read(self) -> tuple[bytes, bool]:
-        data, complete = await self._backend.read_log(
+        data, complete = await self._logs.read(
             self._container_id,
             stream=self._stream,
             offset=self._offset,
@@ -100,7 +101,7 @@ class LogStream:
         return data, complete
 
     async def _note_attempt(self) -> Container:
-        container = await self._backend.container(self._container_id)
+        container = await self._containers.container(self._container_id)
         last = container.attempts[-1].id if container.attempts else None
         if last != self._attempt_id and self._attempt_id is not None:
             self._offset = 0

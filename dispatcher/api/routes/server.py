@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -20,14 +21,25 @@ from longshore.dispatcher.api.schemas.health import (
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.views import Health
-from longshore.dispatcher.service.contracts import Backend
+from longshore.dispatcher.service.events import Broker
+from longshore.dispatcher.service.health import HealthService
 
 
 class ServerRoutes:
     """Answers for `/v1/events`, `/v1/health`, `/health/…` and `/metrics`."""
 
-    def __init__(self, backend: Backend, *, gate: StreamGate, limits: ApiLimits) -> None:
-        self._backend = backend
+    def __init__(
+        self,
+        *,
+        events: Broker,
+        health: HealthService,
+        metrics: Callable[[], bytes],
+        gate: StreamGate,
+        limits: ApiLimits,
+    ) -> None:
+        self._events = events
+        self._health = health
+        self._metrics = metrics
         self._gate = gate
         self._limits = limits
         self._encoder: EventEncoder | None = None
@@ -36,7 +48,7 @@ class ServerRoutes:
         """Stream events, from the one after `Last-Event-ID` or from now on."""
         QueryString(request, ())
         stream = EventStream(
-            self._backend,
+            self._events,
             self._gate,
             self._limits,
             self._shared_encoder(),
@@ -58,7 +70,7 @@ class ServerRoutes:
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Answer whether requests can be served: 200, or 503; with all problems in either case."""
-        health = self._backend.health()
+        health = self._health.health()
         answer = ReadyAnswer(
             ready=health.ready,
             degraded=bool(health.problems),
@@ -70,7 +82,7 @@ class ServerRoutes:
     async def health(self, request: web.Request) -> web.Response:
         """Answer how the server does."""
         QueryString(request, ())
-        health, vitals = self._backend.health(), self._backend.vitals()
+        health, vitals = self._health.health(), self._health.vitals()
         store = vitals.store
         return json_response(
             HealthAnswer(
@@ -94,7 +106,7 @@ class ServerRoutes:
     async def metrics(self, _request: web.Request) -> web.Response:
         """Answer the Prometheus text exposition."""
         return web.Response(
-            body=self._backend.metrics(),
+            body=self._metrics(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
 

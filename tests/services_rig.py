@@ -1,4 +1,4 @@
-"""The backend of the API over a real store and an engine that runs, or does not."""
+"""The services over a real store and an engine that runs, or does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
-from longshore.dispatcher.service.service import DispatcherService
+from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import CreateInstance
 from tests.engine_rig import Rig
@@ -57,12 +57,12 @@ def runtime_over(
     )
 
 
-def backend_with(
+def services_with(
     runtime: Runtime, rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
-) -> DispatcherService:
-    """Return the backend of an engine that is run, or not; ids count from 0."""
+) -> Services:
+    """Return the services of an engine that is run, or not; ids count from 0."""
     numbers = iter(range(100_000))
-    return DispatcherService(
+    return make_services(
         runtime=runtime,
         store=store,
         logs=LogStore(tmp_path / "logs"),
@@ -78,12 +78,12 @@ def backend_with(
 
 
 @asynccontextmanager
-async def backend_over(
+async def services_over(
     rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
-) -> AsyncIterator[DispatcherService]:
+) -> AsyncIterator[Services]:
     """Serve the engine of a rig, whose commands nobody carries out; ids count from 0."""
     runtime = runtime_over(rig, store)
     running = asyncio.create_task(runtime.run())
-    yield backend_with(runtime, rig, store, tmp_path, limits=limits)
+    yield services_with(runtime, rig, store, tmp_path, limits=limits)
     runtime.stop()
     await running

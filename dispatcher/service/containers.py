@@ -1,0 +1,177 @@
+"""What is asked of containers: taking them in, looking at them, steering them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.messages import (
+    CancelRequested,
+    InsertContainers,
+    PriorityRequested,
+    RequestCancel,
+    RequestPriority,
+    Submitted,
+)
+from longshore.dispatcher.domain.queries import ContainerFilter, Page
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
+from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
+from longshore.dispatcher.service.contracts import Conflict, NewContainer, NotFound, Unavailable
+from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
+from longshore.dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat, StoreBusy
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
+
+
+class ContainerService:
+    """Containers as users see and steer them; used on the loop's thread.
+
+    `new_id` gives the random part of ids; `unreached` why nothing comes from an instance, "" for
+    nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        admission: AdmissionController,
+        store: Store,
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        unreached: Callable[[str], str],
+    ) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._store = store
+        self._now = now
+        self._new_id = new_id
+        self._unreached = unreached
+
+    async def submit(
+        self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
+    ) -> Sequence[Container]:
+        """Commit new containers, all or none, then tell the engine.
+
+        Returns the earlier ones on a repeat. Raises `InvalidRequest` when one can never run, or
+        waits for what there is not or what is another project's (paths begin with its "[index]"),
+        `Conflict` when the key was used for something else, `Unavailable` when nothing can be
+        taken now.
+        """
+        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        try:
+            return await self._submit(items, key)
+        except (Unavailable, InvalidRequest):
+            made = await self._admission.made_before(key, self._now())
+            if not made:
+                raise
+            return await self._made_before(made)
+
+    async def _submit(
+        self, items: Sequence[NewContainer], key: IdempotencyKey
+    ) -> Sequence[Container]:
+        self._admission.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
+        size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
+        self._admission.expect_room(containers=len(items), size_bytes=size_bytes)
+        self._admission.expect_kinds(item.spec for item in items)
+        sequences = self._store.next_sequences(len(items))
+        now = self._now()
+        containers = tuple(
+            Container(
+                id=f"c-{self._new_id()}",
+                sequence=sequence,
+                spec=item.spec,
+                user=key.user,
+                project=item.project,
+                priority=item.priority,
+                created_at=now,
+            )
+            for item, sequence in zip(items, sequences, strict=True)
+        )
+        change = InsertContainers(
+            containers=containers,
+            user=key.user,
+            idempotency_key=key.key,
+            fingerprint=key.fingerprint,
+        )
+        try:
+            await self._admission.admit(
+                containers,
+                [
+                    wanted
+                    for number, each in enumerate(containers)
+                    for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
+                ],
+                change,
+                lambda ended: Submitted(containers=containers, ended=ended),
+            )
+        except IdempotentRepeat as repeat:
+            return await self._made_before(repeat.container_ids)
+        except IdempotencyConflict as conflict:
+            raise Conflict(str(conflict)) from conflict
+        return containers
+
+    async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:
+        """Return what an earlier request made, as it is by now; all of a list in one turn."""
+        if len(ids) == 1:
+            return [await self.container(ids[0])]
+        try:
+            return await asyncio.to_thread(self._store.containers_of, ids)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+
+    async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
+        """Return one page, newest first, of each the last few attempts.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        try:
+            return await asyncio.to_thread(
+                self._store.containers, which, cursor=cursor, limit=limit
+            )
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+
+    async def container(self, container_id: str) -> Container:
+        """Return one container with all attempts, as it is committed; raises `NotFound`."""
+        try:
+            found = await asyncio.to_thread(self._store.container, container_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if found is None:
+            raise NotFound(f"there is no container {container_id}")
+        return found
+
+    def wait_status(self, container: Container) -> WaitStatus:
+        """Return why a container waits, with its position, or what nobody knows of it."""
+        found = wait_status(self._engine, container)
+        if found.doubt or not container.has_open_attempt:
+            return found
+        unheard = self._unreached(container.attempts[-1].instance_id)
+        told = f"{unheard}; until it is, nobody knows how it goes there" if unheard else ""
+        return replace(found, doubt=told)
+
+    async def explain(self, container_id: str) -> Explanation:
+        """Return why a container, as it is committed, is where it is; raises `NotFound`."""
+        return explain(self._engine, await self.container(container_id), self._now())
+
+    async def cancel(self, container_id: str) -> Container:
+        """Commit a cancellation, then tell the engine.
+
+        Raises `NotFound`, `Conflict` when it has ended.
+        """
+        change = RequestCancel(container_id=container_id)
+        await self._admission.request(change, CancelRequested(container_id=container_id))
+        return await self.container(container_id)
+
+    async def set_priority(self, container_id: str, priority: int) -> Container:
+        """Commit a priority, then tell the engine; raises as `cancel` does."""
+        change = RequestPriority(container_id=container_id, priority=priority)
+        event = PriorityRequested(container_id=container_id, priority=priority)
+        with self._admission.kinds_arrive(
+            self._admission.held_back([container_id]) if priority > 0 else []
+        ):
+            await self._admission.request(change, event)
+        return await self.container(container_id)

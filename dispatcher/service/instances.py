@@ -1,0 +1,218 @@
+"""What admins ask of instances: which there are and were, what leaks, and how they are steered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from longshore.dispatcher.domain.messages import (
+    BehaviorRequested,
+    InstanceKillRequested,
+    StraysDecided,
+)
+from longshore.dispatcher.domain.views import (
+    InstanceReport,
+    InstanceView,
+    LeakReport,
+    StrayPage,
+    StrayView,
+)
+from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.explain.health import unlisted
+from longshore.dispatcher.explain.instance_views import (
+    gone_report,
+    gone_view,
+    instance_report,
+    instance_view,
+    leak_report,
+    stray_page,
+    stray_views,
+)
+from longshore.dispatcher.service.admission import AdmissionController
+from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
+from longshore.dispatcher.store.errors import StoreBusy
+from longshore.dispatcher.store.store import Store
+from longshore.pool.leaks import LeftoverReport
+from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
+
+
+class InstanceService:
+    """Instances as admins see and steer them; used on the loop's thread.
+
+    `heard_at` is when a worker's session was last heard, `leftovers` what stays of instances that
+    are gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        admission: AdmissionController,
+        store: Store,
+        now: Callable[[], float],
+        heard_at: Callable[[str], float],
+        leftovers: Callable[[], LeftoverReport],
+    ) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._store = store
+        self._now = now
+        self._heard_at = heard_at
+        self._leftovers = leftovers
+
+    def instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        """Return one page of the instances that are known, by id.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        return instance_report(
+            self._engine, self._now(), heard_at=self._heard_at, cursor=cursor, limit=limit
+        )
+
+    async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
+        """Return one page of those that are gone, from the store, the last gone first.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        try:
+            page = await asyncio.to_thread(self._store.gone_instances, cursor=cursor, limit=limit)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        return gone_report(self._engine, self._now(), page)
+
+    async def instance(self, instance_id: str) -> InstanceView:
+        """Return one instance, from the store if it is gone.
+
+        Raises `NotFound`; `Unavailable` before the first listing of the cloud, when nobody knows
+        whether there is one, and while nobody knows whether it is gone.
+        """
+        workers = self._engine.pool.workers
+        if instance_id in workers:
+            return self._view(workers[instance_id])
+        try:
+            record = await asyncio.to_thread(self._store.instance, instance_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        if record is not None and record.gone_at is not None and instance_id not in workers:
+            return gone_view(record)
+        return self._view(self._worker(instance_id, is_kept=record is not None))
+
+    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+        """Return one page of what is billed and not wanted at this moment.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        return leak_report(
+            self._engine,
+            self._now(),
+            store_problem=self._store.problem,
+            leftovers=self._leftovers(),
+            cursor=cursor,
+            limit=limit,
+        )
+
+    def strays(self, *, cursor: str, limit: int) -> StrayPage:
+        """Return one page of the strays that are kept, by instance and attempt.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        return stray_page(stray_views(self._engine), cursor=cursor, limit=limit)
+
+    async def decide_strays(
+        self, instance_id: str, attempts: Sequence[str], *, adopt: bool
+    ) -> Sequence[StrayView]:
+        """End strays that are kept on an instance, or leave them to their own end; return them.
+
+        No `attempts` are all of them. Raises `NotFound` for what is not there or not kept,
+        `Unavailable` as `set_idle_behavior` does.
+        """
+        self._worker(instance_id)
+        there = [each.attempt for each in stray_views(self._engine) if each.instance == instance_id]
+        missing = [each for each in attempts if each not in there]
+        if missing:
+            raise NotFound(f"no stray {missing[0]} is kept on {instance_id}")
+        if not there:
+            raise NotFound(f"no strays are kept on {instance_id}")
+        named = tuple(attempts or there)
+        await self._admission.steer(
+            StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
+        )
+        kept = [each for each in stray_views(self._engine) if each.instance == instance_id]
+        return [each for each in kept if each.attempt in named]
+
+    async def set_idle_behavior(
+        self,
+        instance_id: str,
+        behavior: IdleBehavior,
+        *,
+        reason: str = "",
+        user: str = "",
+        until: float | None = None,
+    ) -> InstanceView:
+        """Set an instance's idle behavior; return what came of it once a restart would know of it.
+
+        `reason` is why, "" for no word of it, and `user` who wants it. A hold ends at `until`
+        (seconds since the epoch), None for never.
+
+        Raises `NotFound` for one that is gone too, `Unavailable` as `instance` does; `Conflict`
+        when it shuts down, but for what that wish led to; `Unavailable` while nothing is taken in,
+        or when the store takes too long: it may be done all the same.
+        """
+        worker = self._worker(instance_id)
+        if _is_ending(worker):
+            raise _ends(worker, behavior)
+        note = BehaviorNote(behavior=behavior, reason=reason, by=user, at=self._now(), until=until)
+        await self._admission.steer(
+            BehaviorRequested(worker_id=instance_id, behavior=behavior, note=note)
+        )
+        # An event before it may have ended the instance. To run or to drain may lead to its end.
+        worker = self._worker(instance_id)
+        may_end = behavior is not IdleBehavior.HOLD and worker.behavior is behavior
+        if _is_ending(worker) and not may_end:
+            raise _ends(worker, behavior)
+        return self._view(worker)
+
+    async def kill(self, instance_id: str, reason: str) -> InstanceView:
+        """Destroy an instance now, whatever runs on it; return it as it was.
+
+        Returns once a restart would know of it. Raises as `instance` does, `Unavailable` as
+        `set_idle_behavior` does.
+        """
+        worker = self._worker(instance_id)
+        view = self._view(worker)
+        await self._admission.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        if worker.killed is None:
+            # An event before it took the instance away: nothing was noted that would outlast that.
+            self._worker(instance_id)
+        return view
+
+    def _view(self, worker: Worker) -> InstanceView:
+        return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))
+
+    def _worker(self, instance_id: str, *, is_kept: bool = False) -> Worker:
+        pool = self._engine.pool
+        worker = pool.workers.get(instance_id)
+        if worker is not None:
+            return worker
+        if not pool.listed_once:
+            raise Unavailable(
+                f"{unlisted(pool)}; until it is, nobody knows whether there is an instance "
+                f"{instance_id}"
+            )
+        if is_kept:
+            # It was not listed since this process began, or the commit that it is gone is to come.
+            raise Unavailable(
+                f"the cloud does not list instance {instance_id}, which is not known to be gone yet"
+            )
+        raise NotFound(f"there is no instance {instance_id}")
+
+
+def _is_ending(worker: Worker) -> bool:
+    return worker.state is WorkerState.SHUTDOWN
+
+
+def _ends(worker: Worker, behavior: IdleBehavior) -> Conflict:
+    return Conflict(
+        f"instance {worker.id} is being shut down ({worker.end_reason}), and that "
+        f"cannot be undone; {behavior.value} another one"
+    )

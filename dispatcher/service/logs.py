@@ -1,0 +1,74 @@
+"""What is asked of the logs of containers: their bytes, and whether more of them comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.events import ContainerNotifier
+from longshore.dispatcher.state.containers import ContainerTable
+
+
+class LogService:
+    """The logs of containers; used on the loop's thread.
+
+    `unreached` is why nothing comes from an instance, "" for nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        containers: ContainerService,
+        table: ContainerTable,
+        logs: LogStore,
+        watchers: ContainerNotifier,
+        unreached: Callable[[str], str],
+    ) -> None:
+        self._containers = containers
+        self._table = table
+        self._logs = logs
+        self._watchers = watchers
+        self._unreached = unreached
+
+    async def read(
+        self, container_id: str, *, stream: str, offset: int, limit: int
+    ) -> tuple[bytes, bool]:
+        """Return bytes of the last attempt's stream from `offset`, and whether nothing can follow.
+
+        Nothing can once the container has ended and no more of its log comes. Raises `NotFound`.
+        """
+        container = await self._containers.container(container_id)
+        if not container.attempts:
+            return b"", container.state.final
+        attempt = container.attempts[-1]
+        data = await asyncio.to_thread(
+            self._logs.read, container_id, attempt.id, stream, offset, limit
+        )
+        if not container.state.final or len(data) >= limit:
+            return data, False
+        size = attempt.stdout_bytes if stream == "stdout" else attempt.stderr_bytes
+        # What is not expected any more never comes, however much was promised: the instance is
+        # gone, or the log was cut at its limit.
+        expected = attempt.id in self._table.unreleased
+        return data, offset + len(data) >= size or not expected
+
+    def problem(self, container: Container) -> str:
+        """Return why what a container's last attempt writes does not come here at present.
+
+        A sentence; "" when nothing is in its way, or nothing more is to come.
+        """
+        if not container.attempts:
+            return ""
+        attempt = container.attempts[-1]
+        expected = container.has_open_attempt or attempt.id in self._table.unreleased
+        if not expected:
+            return ""
+        unheard = self._unreached(attempt.instance_id)
+        return self._logs.problem or (f"{unheard}; the rest comes when it is" if unheard else "")
+
+    async def wait(self, container_id: str, *, timeout_s: float) -> None:
+        """Return on news of the container or its log, or after `timeout_s`."""
+        await self._watchers.wait(container_id, timeout_s)

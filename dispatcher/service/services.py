@@ -1,0 +1,97 @@
+"""All that a door to the dispatcher is given: one service a resource, over one store and engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.explain.health import unreached
+from longshore.dispatcher.logs.store import LogStore
+from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.service.admission import AdmissionController
+from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.events import Broker, ContainerNotifier
+from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.instances import InstanceService
+from longshore.dispatcher.service.jobs import JobService
+from longshore.dispatcher.service.logs import LogService
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.interface import InstanceType
+from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What a door may ask for, each part by itself; used on the loop's thread."""
+
+    containers: ContainerService
+    jobs: JobService
+    instances: InstanceService
+    logs: LogService
+    events: Broker
+    health: HealthService
+    #: The Prometheus text exposition of this moment.
+    metrics: Callable[[], bytes]
+
+
+def make_services(
+    *,
+    runtime: Runtime,
+    store: Store,
+    logs: LogStore,
+    broker: Broker,
+    watchers: ContainerNotifier,
+    metrics: Metrics,
+    types: Sequence[InstanceType],
+    now: Callable[[], float],
+    new_id: Callable[[], str],
+    heard_at: Callable[[str], float],
+    limits: LimitsConfig,
+    leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
+) -> Services:
+    """Return the services of one dispatcher.
+
+    `new_id` gives the random part of ids, `heard_at` when a worker's session was last heard,
+    `leftovers` what stays of instances that are gone; `limits` bound what may wait.
+    """
+    engine = runtime.engine
+    admission = AdmissionController(runtime=runtime, store=store, types=types, limits=limits)
+    health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
+
+    def unreached_now(instance_id: str) -> str:
+        return unreached(engine.pool, instance_id, now(), heard_at(instance_id))
+
+    containers = ContainerService(
+        engine=engine,
+        admission=admission,
+        store=store,
+        now=now,
+        new_id=new_id,
+        unreached=unreached_now,
+    )
+    return Services(
+        containers=containers,
+        jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
+        instances=InstanceService(
+            engine=engine,
+            admission=admission,
+            store=store,
+            now=now,
+            heard_at=heard_at,
+            leftovers=leftovers,
+        ),
+        logs=LogService(
+            containers=containers,
+            table=engine.table,
+            logs=logs,
+            watchers=watchers,
+            unreached=unreached_now,
+        ),
+        events=broker,
+        health=health,
+        metrics=lambda: metrics.exposition(
+            now(), problems=health.problems(), vitals=health.vitals()
+        ),
+    )
