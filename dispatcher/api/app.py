@@ -11,7 +11,7 @@ from aiohttp import web
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from longshore.dispatcher.api.render.problems import problems_middleware
 from longshore.dispatcher.api.routes.containers import LIST_PARAMETERS, ContainerRoutes
-from longshore.dispatcher.api.routes.explain import ExplainRoute, ExplanationAnswer
+from longshore.dispatcher.api.routes.explain import ExplainRoute
 from longshore.dispatcher.api.routes.instances import (
     INSTANCE_LIST_PARAMETERS,
     PAGE_PARAMETERS,
@@ -22,6 +22,7 @@ from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_doc
 from longshore.dispatcher.api.routes.server import ServerRoutes
 from longshore.dispatcher.api.routes.streams import StreamGate
 from longshore.dispatcher.api.schemas import containers as wire
+from longshore.dispatcher.api.schemas import explain as explain_wire
 from longshore.dispatcher.api.schemas import health
 from longshore.dispatcher.api.schemas import instances as instance_wire
 from longshore.dispatcher.api.server import LIMITS
@@ -173,7 +174,7 @@ def _routes(parts: _Parts) -> list[Route]:
             path=f"{container}/explain",
             handler=parts.explain.show,
             summary="Explain why a container waits, or what became of it",
-            answer=(ExplanationAnswer,),
+            answer=(explain_wire.ExplanationAnswer,),
         ),
         Route(
             method="GET",

@@ -10,8 +10,9 @@ import click
 from longshore.dispatcher.cli.client import Json
 from longshore.dispatcher.cli.durations import MomentParam, Span
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
-from longshore.dispatcher.cli.options import PRIORITY_MAX, Number, WholeNumber
+from longshore.dispatcher.cli.options import Number, WholeNumber
 from longshore.dispatcher.cli.submission import amounts, gpus, pairs
+from longshore.dispatcher.input.quantities import PRIORITY_MAX
 
 CONTAINER_OPTIONS = (
     click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
-from longshore.dispatcher.cli.job_views import JobView
 
 _GOES_ON = {
     "system": "a system job runs for ever",
@@ -23,23 +23,23 @@ _REMEDIES = {
 }
 
 
-def term_fields(seen: JobView) -> list[tuple[str, str]]:
+def term_fields(seen: JobAnswer) -> list[tuple[str, str]]:
     """Return what `show` tells of a job because of its type, as names and values."""
     return [
         ("run of", seen.parent),
         *_per_instance_fields(seen),
-        ("mode", seen.mode),
-        ("size", "" if seen.size is None else f"{seen.size:g}"),
-        ("runtime", output.duration(seen.runtime_s)),
+        ("mode", seen.mode or ""),
+        ("size", f"{seen.size:g}" if seen.size else ""),
+        ("runtime", output.duration(seen.runtime_s or None)),
         ("scale up", "for elastic components too" if seen.scale_up else ""),
         *_schedule_fields(seen),
         *_parameter_fields(seen),
     ]
 
 
-def _per_instance_fields(seen: JobView) -> list[tuple[str, str]]:
+def _per_instance_fields(seen: JobAnswer) -> list[tuple[str, str]]:
     update = seen.update
-    if update is None:
+    if not update:
         return []
     joiners = "" if seen.late_joiners is not False else "not on instances that join later"
     return [
@@ -51,22 +51,22 @@ def _per_instance_fields(seen: JobView) -> list[tuple[str, str]]:
     ]
 
 
-def _schedule_fields(seen: JobView) -> list[tuple[str, str]]:
+def _schedule_fields(seen: JobAnswer) -> list[tuple[str, str]]:
     schedule = seen.periodic
-    if schedule is None:
+    if not schedule:
         return []
     return [
         ("cron", "; ".join(schedule.cron)),
         ("time zone", schedule.time_zone),
         ("overlap", schedule.overlap),
-        ("last launch", output.moment(seen.launched_for)),
-        ("next launch", output.moment(seen.next_launch)),
+        ("last launch", times.moment(seen.launched_for)),
+        ("next launch", times.moment(seen.next_launch)),
     ]
 
 
-def _parameter_fields(seen: JobView) -> list[tuple[str, str]]:
+def _parameter_fields(seen: JobAnswer) -> list[tuple[str, str]]:
     parameters = seen.parameterized
-    if parameters is None:
+    if not parameters:
         return []
     optional = sorted(parameters.optional.items())
     return [
@@ -75,14 +75,25 @@ def _parameter_fields(seen: JobView) -> list[tuple[str, str]]:
     ]
 
 
-def why_endless(seen: JobView) -> str:
+def next_run(seen: JobAnswer) -> str:
+    """Return when a periodic job runs next, as a sentence; "" for one that does not."""
+    if not seen.next_launch:
+        return ""
+    cron = seen.periodic.cron if seen.periodic else ()
+    # To some systems the sixth field is the year.
+    six = any(len(each.split()) == 6 for each in cron)
+    meaning = " (of six fields of a cron expression, the first is the second)" if six else ""
+    return f"{seen.id} runs next at {times.moment(seen.next_launch)}{meaning}"
+
+
+def why_endless(seen: JobAnswer) -> str:
     """Return why a job does not end by itself, as a sentence; "" for one that does."""
     kind = _endless(
         {
             "type": seen.type,
-            "late_joiners": seen.late_joiners,
-            "periodic": seen.periodic,
-            "parameterized": seen.parameterized,
+            "late_joiners": seen.late_joiners is not False,
+            "periodic": seen.periodic or None,
+            "parameterized": seen.parameterized or None,
         }
     )
     return _GOES_ON.get(kind, "")

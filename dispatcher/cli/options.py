@@ -14,7 +14,6 @@ import click
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.failure import USAGE
 
-PRIORITY_MAX = 1000
 DEFAULT_URL = "http://127.0.0.1:8420"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")

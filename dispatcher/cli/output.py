@@ -7,7 +7,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -264,24 +263,6 @@ def duration(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
-
-
-def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """Return how long ago a moment was; "" for never."""
-    if moment is None:
-        return ""
-    return duration(((now or datetime.now(UTC)) - moment).total_seconds())
-
-
-def no_current_listing(listed_at: datetime | None) -> str:
-    """Return why what is listed may not be all; `listed_at` is when the last listing began."""
-    when = f"the last one is {age(listed_at)} old" if listed_at else "none came yet"
-    return f"the server has no current listing of the cloud ({when})"
-
-
-def moment(when: datetime | None) -> str:
-    """Return a moment in UTC, as it stands in the server's sentences too; "" for never."""
-    return "" if when is None else when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def size(amount_bytes: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobTaskAnswer
+from longshore.dispatcher.cli import job_words
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client, Query
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import job_path
-from longshore.dispatcher.cli.job_views import JobView, TaskView
-from longshore.dispatcher.cli.views import ContainerView, view
 from longshore.dispatcher.input.problems import did_you_mean, listing
 
 NAMES_SHOWN = 5
@@ -21,8 +23,8 @@ def chosen_container(
     Without `task`, `index` and `instance` that is its only one; of those that were on one instance
     it is the last. Raises `CommandFailure` when several or none are meant, with how to choose.
     """
-    job = view(client.get(job_path(job_id)), JobView)
-    if job.is_template:
+    job = read(client.get(job_path(job_id)), JobAnswer)
+    if job_words.is_template(job):
         raise _misfit(
             f"{job.id} has no containers of its own",
             f"See 'longshore jobs --parent {job.id}' for its runs",
@@ -30,7 +32,7 @@ def chosen_container(
     chosen = _task(job, task, index)
     if index is not None and not chosen.array:
         raise _misfit(f"{_named(job, chosen)} is no array", "Leave --index out")
-    if job.is_per_instance:
+    if job_words.is_per_instance(job):
         return _there(client, job, instance)
     if instance is not None:
         raise _misfit(
@@ -45,23 +47,24 @@ def chosen_container(
     return _found(client, job_id, query)
 
 
-def only_container(client: Client, job: JobView) -> str | None:
+def only_container(client: Client, job: JobAnswer) -> str | None:
     """Return the id of a job's container when it has just one, else None."""
     if job.counts.total != 1:
         return None
     return _found(client, job.id, [("job", job.id)])
 
 
-def _task(job: JobView, task: str | None, index: int | None) -> TaskView:
-    names = [each.name for each in job.tasks]
+def _task(job: JobAnswer, task: str | None, index: int | None) -> JobTaskAnswer:
+    tasks = job.tasks or ()
+    names = [each.name for each in tasks]
     if task is not None:
-        for each in job.tasks:
+        for each in tasks:
             if each.name == task:
                 return each
         raise _misfit(f"{job.id} has no task {task!r}", did_you_mean(task, names).capitalize())
-    if len(job.tasks) == 1:
-        return job.tasks[0]
-    arrays = [each for each in job.tasks if each.array]
+    if len(tasks) == 1:
+        return tasks[0]
+    arrays = [each for each in tasks if each.array]
     if index is not None and len(arrays) == 1:
         return arrays[0]
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -71,7 +74,7 @@ def _task(job: JobView, task: str | None, index: int | None) -> TaskView:
     )
 
 
-def _index(job: JobView, task: TaskView, index: int | None) -> int:
+def _index(job: JobAnswer, task: JobTaskAnswer, index: int | None) -> int:
     last = task.size - 1
     if index is None and task.size == 1:
         return 0
@@ -87,13 +90,13 @@ def _index(job: JobView, task: TaskView, index: int | None) -> int:
     return index
 
 
-def _there(client: Client, job: JobView, instance: str | None) -> str:
+def _there(client: Client, job: JobAnswer, instance: str | None) -> str:
     """Return the id of a per-instance job's container on an instance, None for the only one."""
     query = [("job", job.id)]
     if instance is not None:
         query.append(("instance", instance))
     pages = client.pages("/v1/containers", query, 1 if instance is not None else LOOKED_AT)
-    items = [view(each, ContainerView) for each in pages]
+    items = [read(each, ContainerAnswer) for each in pages]
     if items and (instance is not None or len(items) == 1):
         return items[0].id
     if items:
@@ -110,12 +113,12 @@ def _there(client: Client, job: JobView, instance: str | None) -> str:
     )
 
 
-def _named(job: JobView, task: TaskView) -> str:
+def _named(job: JobAnswer, task: JobTaskAnswer) -> str:
     return f"{job.id}/{task.name}" if task.name else job.id
 
 
 def _found(client: Client, job_id: str, query: Query) -> str:
-    items = [view(each, ContainerView) for each in client.pages("/v1/containers", query, 2)]
+    items = [read(each, ContainerAnswer) for each in client.pages("/v1/containers", query, 2)]
     if len(items) != 1:
         how_many = "several containers are" if items else "no container is"
         raise CommandFailure(

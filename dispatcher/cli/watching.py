@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli import container_words, job_words
+from longshore.dispatcher.cli.answers import UNFINISHED_JOB_STATES, Awaited, is_final, read_awaited
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.events import Changed, Connected, Disconnected, EventFeed, FeedItem
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.ids import path_of
-from longshore.dispatcher.cli.job_views import UNFINISHED_JOB_STATES, Awaited, JobView, awaited_view
-from longshore.dispatcher.cli.views import ContainerView
 
 ASK_INTERVAL_S = 2.0
 GLANCE_INTERVAL_S = 5.0
@@ -68,7 +70,7 @@ class Watcher:
         return True
 
     def _open(self) -> list[str]:
-        return [each for each in self.ids if not self.views[each].final]
+        return [each for each in self.ids if not is_final(self.views[each])]
 
     def _take(self, item: FeedItem | None) -> None:
         match item:
@@ -95,14 +97,14 @@ class Watcher:
         """Ask for a container that changed state: an event may tell less than the whole."""
         identifier = str(data.get("id"))
         known = self.views.get(identifier)
-        if known is not None and not known.final and known.state != data.get("state"):
+        if known is not None and not is_final(known) and known.state != data.get("state"):
             self._look([identifier])
 
     def _hear_job(self, data: Mapping[str, Any]) -> None:
         """Take how far a job is from its event, and ask for one that has ended."""
         job_id = str(data.get("id"))
         known = self.views.get(job_id)
-        if not isinstance(known, JobView) or known.final:
+        if not isinstance(known, JobAnswer) or is_final(known):
             return
         if "counts" not in data or data.get("state") not in UNFINISHED_JOB_STATES:
             self._look([job_id])
@@ -134,14 +136,14 @@ class Watcher:
         self._note(identifier, answer)
 
     def _note(self, identifier: str, raw: Json) -> None:
-        seen = awaited_view(identifier, raw)
+        seen = read_awaited(identifier, raw)
         # Under the id that was asked for, whatever a server says its id is.
         before = self.views.get(identifier)
-        if isinstance(seen, ContainerView) and not seen.final:
+        if isinstance(seen, ContainerAnswer) and not is_final(seen):
             self._note_doubt(identifier, seen.doubt or "")
         self.raw[identifier] = raw
         self.views[identifier] = seen
-        if before is None or (before.state, before.note()) != (seen.state, seen.note()):
+        if before is None or (before.state, _note(before)) != (seen.state, _note(seen)):
             self._changed(seen)
 
     def _note_doubt(self, identifier: str, doubt: str) -> None:
@@ -151,3 +153,7 @@ class Watcher:
             self._doubtful.add(identifier)
         elif not doubt:
             self._doubtful.discard(identifier)
+
+
+def _note(seen: Awaited) -> str:
+    return job_words.note(seen) if isinstance(seen, JobAnswer) else container_words.note(seen)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from longshore.dispatcher.input.quantities import Price
+from longshore.dispatcher.input.quantities import PRIORITY_MAX, Price
 from longshore.drivers.interface import Resources
 from longshore.pool.model import BehaviorNote
 
@@ -44,7 +44,6 @@ class ElasticSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 # ---- what the dispatcher knows: containers, attempts, constraints; pure data, no effects ---------
 
 PRIORITY_DEFAULT = 500
-PRIORITY_MAX = 1000
 
 
 class ContainerState(Enum):

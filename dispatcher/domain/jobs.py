@@ -211,9 +211,6 @@ def given_values(
 
 # ---- what the dispatcher knows of jobs: containers submitted together, and how far they are ------
 
-MOST_CONTAINERS = 100_000
-"""How many containers one job may have, over all of its tasks."""
-
 
 class JobType(Enum):
     """How a job's containers are placed.

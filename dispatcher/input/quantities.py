@@ -10,6 +10,9 @@ from fractions import Fraction
 from longshore.dispatcher.input.problems import described, quoted
 
 SIZE_MAX_BYTES = 2**60
+PRIORITY_MAX = 1000
+#: Over all of its tasks.
+JOB_CONTAINERS_MAX = 100_000
 CPUS_MAX = 10_000
 PRICE_MAX_USD_PER_HOUR = 1_000_000
 #: Less memory starts no program: whoever writes less has left out the unit.

@@ -34,6 +34,8 @@ def walk(info: inspect.Type, value: Any, path: str, problems: Problems) -> None:
     if isinstance(info, inspect.Metadata):
         if is_secret(info):
             _walk_secret(info, value, path, problems)
+        elif choices := (info.extra or {}).get("choices"):
+            _walk_choice(list(choices), value, path, problems)
         else:
             walk(info.type, value, path, problems)
         return

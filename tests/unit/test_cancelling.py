@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from longshore.dispatcher.api.render.containers import container_answer, rfc3339
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.jobs import CountsAnswer, JobAnswer
 from longshore.dispatcher.cli.commands.containers import ps_row, show_fields
-from longshore.dispatcher.cli.job_views import CountsView, JobView
+from longshore.dispatcher.cli.job_words import note
 from longshore.dispatcher.cli.render.explain_job import explanation
 from longshore.dispatcher.cli.render.job_render import job_fields, job_row
-from longshore.dispatcher.cli.views import ContainerView
 from longshore.dispatcher.explain.explanation import explain, wait_status
+from tests.answers import told
 from tests.api_server import connected
 from tests.engine_rig import Rig
 from tests.samples import make_container
@@ -50,26 +50,37 @@ async def test_the_json_of_a_job_and_of_a_container_has_it_from_the_first_answer
 
 
 def test_rows_and_pages_of_a_container_say_it_until_it_has_ended() -> None:
-    kill_at = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    seen = ContainerView(
-        id="c-1", state="running", instance="i-1", cancel_requested=True, kill_at=kill_at
+    kill_at = "2026-01-31T12:00:00Z"
+    seen = told(
+        ContainerAnswer,
+        id="c-1",
+        state="running",
+        instance="i-1",
+        cancel_requested=True,
+        kill_at=kill_at,
     )
     said = "being cancelled, KILL at 2026-01-31T12:00:00Z"
     assert ps_row(seen)[-1] == f"i-1: {said}"
     assert dict(show_fields(seen))["state"] == f"running ({said})"
-    waits = ContainerView(id="c-1", state="queued", waiting="no room", cancel_requested=True)
+    waits = told(
+        ContainerAnswer, id="c-1", state="queued", waiting="no room", cancel_requested=True
+    )
     assert ps_row(waits)[-1] == "being cancelled"
-    ended = ContainerView(id="c-1", state="cancelled", cancel_requested=True)
+    ended = told(ContainerAnswer, id="c-1", state="cancelled", cancel_requested=True)
     assert (ps_row(ended)[-1], dict(show_fields(ended))["state"]) == ("", "cancelled")
 
 
 def test_rows_and_pages_of_a_job_say_it_until_it_has_ended() -> None:
-    seen = JobView(
-        id="j-1", state="running", cancel_requested=True, counts=CountsView(running=1, total=1)
+    seen = told(
+        JobAnswer,
+        id="j-1",
+        state="running",
+        cancel_requested=True,
+        counts=told(CountsAnswer, running=1, total=1),
     )
     assert job_row(seen)[-1] == "being cancelled"
     assert dict(job_fields(seen))["state"] == "running (being cancelled)"
     assert explanation(seen, [], 0)[0].endswith("it is running and being cancelled")
-    assert seen.note() == "0/1 done, 1 running (being cancelled)"
-    ended = JobView(id="j-1", state="cancelled", cancel_requested=True)
+    assert note(seen) == "0/1 done, 1 running (being cancelled)"
+    ended = told(JobAnswer, id="j-1", state="cancelled", cancel_requested=True)
     assert (job_row(ended)[-1], dict(job_fields(ended))["state"]) == ("", "cancelled")

@@ -11,7 +11,8 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.cli.commands.explain import EstimateView, start
+from longshore.dispatcher.api.schemas.explain import EstimateAnswer
+from longshore.dispatcher.cli.commands.explain import start
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Container, WaitReason
 from longshore.dispatcher.explain.estimate import Estimate
@@ -221,7 +222,7 @@ def test_an_unknown_id_is_a_failure_with_a_sentence(capsys: Capture) -> None:
 def test_a_start_that_is_not_known_is_said_to_be_so(
     earliest_s: float | None, latest_s: float | None, said: str
 ) -> None:
-    assert start(EstimateView(earliest_s=earliest_s, latest_s=latest_s, basis="why")) == said
+    assert start(EstimateAnswer(earliest_s=earliest_s, latest_s=latest_s, basis="why")) == said
 
 
 async def test_the_route_refuses_parameters_unknown_ids_and_other_methods() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from longshore.dispatcher.api.schemas.instances import InstanceAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.commands.instances import instance_row
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.cli.job_views import JobView
 from longshore.dispatcher.cli.render.job_render import job_fields, job_row
-from longshore.dispatcher.cli.views import ShownInstance, view
 from longshore.pool.tags import without_room
 from tests.api_server import serving
 from tests.engine_rig import Rig
@@ -35,27 +36,27 @@ def test_the_note_tells_what_is_broken_and_what_failed_last(
     broken: str | None, last_error: str | None, note: str
 ) -> None:
     document = {"id": "i-1", "state": "shutdown", "broken": broken, "last_error": last_error}
-    assert instance_row(view(document, ShownInstance))[-1] == note
+    assert instance_row(read(document, InstanceAnswer))[-1] == note
 
 
 def test_the_note_tells_first_when_the_cloud_takes_it_back() -> None:
     document = {"id": "i-1", "state": "running", "last_error": "connect: refused"}
     document["taken_back_at"] = "2026-01-31T23:59:59Z"
-    note = instance_row(view(document, ShownInstance))[-1]
+    note = instance_row(read(document, InstanceAnswer))[-1]
     assert note == "taken back at 2026-01-31T23:59:59Z; connect: refused"
 
 
 def test_the_note_tells_first_for_how_long_listings_lack_it() -> None:
     document = {"id": "i-1", "state": "running", "last_error": "connect: refused"}
     document["missing_since"] = (datetime.now(UTC) - timedelta(seconds=125)).isoformat()
-    note = instance_row(view(document, ShownInstance))[-1]
+    note = instance_row(read(document, InstanceAnswer))[-1]
     assert re.fullmatch(r"missing for 2m\d\ds; connect: refused", note)
 
 
 def test_the_note_tells_what_its_cloud_says() -> None:
     document = {"id": "i-1", "state": "running", "last_error": "connect: refused"}
     document["cloud_says"] = "the cloud says that it is stopped"
-    note = instance_row(view(document, ShownInstance))[-1]
+    note = instance_row(read(document, InstanceAnswer))[-1]
     assert note == "the cloud says that it is stopped; connect: refused"
 
 
@@ -72,7 +73,7 @@ def test_what_is_broken_is_told_to_be_drained_unless_somebody_holds_it(
     state: str, behavior: str, broken: str | None, said: str
 ) -> None:
     document = {"id": "i-1", "state": state, "idle_behavior": behavior, "broken": broken}
-    assert instance_row(view(document, ShownInstance))[3] == said
+    assert instance_row(read(document, InstanceAnswer))[3] == said
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_what_is_of_a_type_that_is_not_configured_is_told_to_be_drained(
 ) -> None:
     seen = {"id": "i-1", "state": state, "idle_behavior": behavior}
     seen["instance_type"] = without_room("old").name
-    assert instance_row(view(seen, ShownInstance))[3] == said
+    assert instance_row(read(seen, InstanceAnswer))[3] == said
 
 
 async def test_an_instance_of_a_type_that_is_gone_has_its_price_and_is_said_to_drain(
@@ -127,10 +128,10 @@ async def test_an_instance_of_a_type_that_is_gone_has_its_price_and_is_said_to_d
 
 def test_long_errors_are_cut_off_in_tables() -> None:
     document = {"id": "i-1", "state": "running", "last_error": "x" * 81}
-    assert instance_row(view(document, ShownInstance))[-1] == "x" * 79 + "…"
+    assert instance_row(read(document, InstanceAnswer))[-1] == "x" * 79 + "…"
     trouble = {"code": "started_again", "message": "x" * 300}
-    seen = view({"id": "j-1", "state": "running", "trouble": trouble}, JobView)
+    seen = read({"id": "j-1", "state": "running", "trouble": trouble}, JobAnswer)
     assert job_row(seen)[-1] == "x" * 79 + "…"
     assert ("trouble", "x" * 300) in job_fields(seen)
-    just = view({"id": "i-1", "state": "running", "last_error": "x" * 80}, ShownInstance)
+    just = read({"id": "i-1", "state": "running", "last_error": "x" * 80}, InstanceAnswer)
     assert instance_row(just)[-1] == "x" * 80

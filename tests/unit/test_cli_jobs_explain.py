@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.cli.job_views import JobView
 from longshore.dispatcher.cli.render.explain_job import document, explanation
-from longshore.dispatcher.cli.views import view
 from tests.cli_server import CliServer, cli_server
 from tests.job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
 
@@ -188,9 +188,9 @@ def test_explain_tells_what_became_of_a_job(server: CliServer, capsys: Capture) 
 def test_of_a_periodic_job_the_next_launch_is_told() -> None:
     due = "2026-01-31T02:30:00Z"
     raw = {"id": "j-1", "state": "pending", "periodic": {"cron": ["30 2 * * *"]}}
-    seen = view({**raw, "next_launch": due}, JobView)
+    seen = read({**raw, "next_launch": due}, JobAnswer)
     assert explanation(seen, [], 0)[1:] == [f"Its next launch is at {due}."]
     assert document(seen, [], 0)["next_launch"] == due
-    never = view({**raw, "next_launch": None}, JobView)
+    never = read({**raw, "next_launch": None}, JobAnswer)
     assert len(explanation(never, [], 0)) == 1
     assert "next_launch" not in document(never, [], 0)

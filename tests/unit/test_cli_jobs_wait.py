@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli.answers import Awaited, exit_status, read
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.cli.job_views import Awaited, JobView
 from longshore.dispatcher.cli.render.job_render import job_outcome_line, progress_line
 from longshore.dispatcher.cli.render.progress import (
     CountProgress,
@@ -20,7 +22,6 @@ from longshore.dispatcher.cli.render.progress import (
     outcomes,
     progress_for,
 )
-from longshore.dispatcher.cli.views import ContainerView, view
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 from tests.job_commands import INSTANCE, finish, run_job_through, start, submitted, write
 from tests.unit.test_cli_wait import process, terminal
@@ -231,13 +232,15 @@ def test_on_a_terminal_a_job_is_a_bar(server: CliServer, capsys: Capture) -> Non
 # ---- lines and pictures -------------------------------------------------------------------------
 
 
-def job(identifier: str = "j-1", counts: dict[str, int] | None = None, **others: object) -> JobView:
+def job(
+    identifier: str = "j-1", counts: dict[str, int] | None = None, **others: object
+) -> JobAnswer:
     numbers = {"total": 100, **(counts or {})}
-    return view({"id": identifier, "state": "running", "counts": numbers, **others}, JobView)
+    return read({"id": identifier, "state": "running", "counts": numbers, **others}, JobAnswer)
 
 
-def container(identifier: str, state: str) -> ContainerView:
-    return view({"id": identifier, "state": state}, ContainerView)
+def container(identifier: str, state: str) -> ContainerAnswer:
+    return read({"id": identifier, "state": state}, ContainerAnswer)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +259,7 @@ def container(identifier: str, state: str) -> ContainerView:
         (job(name="\x1b[2J"), "j-1 \\x1b[2J: 0/100 done"),
     ],
 )
-def test_the_line_of_a_job(seen: JobView, line: str) -> None:
+def test_the_line_of_a_job(seen: JobAnswer, line: str) -> None:
     assert progress_line(seen) == line
 
 
@@ -288,7 +291,7 @@ def test_the_outcome_of_a_job_tells_all() -> None:
     ],
 )
 def test_the_status_is_the_jobs(state: str, exit_code: int | None, status: int) -> None:
-    assert job(state=state, exit_code=exit_code).status == status
+    assert exit_status(job(state=state, exit_code=exit_code)) == status
 
 
 def test_a_job_has_a_line_when_it_changed_and_containers_beside_it_one_together(

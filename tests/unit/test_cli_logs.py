@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from urllib3.response import BaseHTTPResponse, HTTPResponse
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.cli.client import Client, Json, Query
 from longshore.dispatcher.cli.commands import logs
 from longshore.dispatcher.cli.commands.logs import PatienceAsked, look
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import UNREACHABLE, CommandFailure
-from longshore.dispatcher.cli.views import ContainerView
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
 Capture = pytest.CaptureFixture[str]
@@ -223,7 +223,7 @@ class Looks:
         self.failed = 0
         monkeypatch.setattr(f"longshore.dispatcher.cli.{module}.look", self)
 
-    def __call__(self, client: Client, container_id: str) -> ContainerView:
+    def __call__(self, client: Client, container_id: str) -> ContainerAnswer:
         try:
             seen = look(client, container_id)
         except CommandFailure:

@@ -10,18 +10,22 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer, ReasonAnswer
+from longshore.dispatcher.api.schemas.instances import InstanceAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import exit_status, read
 from longshore.dispatcher.cli.client import checked_token, checked_url
 from longshore.dispatcher.cli.commands.containers import show_fields
+from longshore.dispatcher.cli.container_words import attempt_started_at, note, ran_for_s
 from longshore.dispatcher.cli.events import Changed, parse
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.render.progress import outcome_line
 from longshore.dispatcher.cli.submission import amounts, gpus, pairs, read_files
-from longshore.dispatcher.cli.views import ContainerView, ReasonView, ShownInstance, view
+from longshore.dispatcher.cli.times import moment_of
 
 
-def container(identifier: str = "c-1", **others: object) -> ContainerView:
-    return view({"id": identifier, "state": "queued", **others}, ContainerView)
+def container(identifier: str = "c-1", **others: object) -> ContainerAnswer:
+    return read({"id": identifier, "state": "queued", **others}, ContainerAnswer)
 
 
 # ---- files --------------------------------------------------------------------------------------
@@ -145,7 +149,7 @@ def test_amounts_are_whole_numbers() -> None:
 
 
 def test_what_was_asked_for_is_shown() -> None:
-    seen = view(
+    seen = read(
         {
             "id": "c-1",
             "state": "queued",
@@ -160,7 +164,7 @@ def test_what_was_asked_for_is_shown() -> None:
             "retries": {"max": 3, "on": ["exit_code"]},
             "supervisor": True,
         },
-        ContainerView,
+        ContainerAnswer,
     )
     shown = dict(show_fields(seen))
     assert shown["gpus"] == "2, a100, 40GiB each"
@@ -168,11 +172,11 @@ def test_what_was_asked_for_is_shown() -> None:
     assert shown["runs only on"] == "large or small, zone=eu, not preemptible, at most $0.5/h"
     assert shown["retries"] == "3 (exit_code, 15 s apart)"
     assert shown["supervisor"] == "yes"
-    plain = dict(show_fields(view({"id": "c-1", "state": "queued", "gpus": 3}, ContainerView)))
+    plain = dict(show_fields(read({"id": "c-1", "state": "queued", "gpus": 3}, ContainerAnswer)))
     assert plain["gpus"] == "3"
     assert not any(plain[name] for name in ("resources", "runs only on", "retries", "supervisor"))
     once = {"id": "c-1", "state": "queued", "retries": {"max": 2, "on": ["failed"], "lost": False}}
-    shown = dict(show_fields(view(once, ContainerView)))
+    shown = dict(show_fields(read(once, ContainerAnswer)))
     assert shown["retries"] == "2 (failed, 15 s apart), not if it is lost"
 
 
@@ -214,11 +218,13 @@ def test_a_token_that_no_header_can_hold_is_a_usage_error(token: str) -> None:
     ],
 )
 def test_the_status_is_the_containers(state: str, exit_code: int | None, status: int) -> None:
-    assert container(state=state, exit_code=exit_code).status == status
+    assert exit_status(container(state=state, exit_code=exit_code)) == status
 
 
 def test_views_read_money_as_text_or_number_and_ignore_what_they_do_not_know() -> None:
-    seen = view({"id": "i", "state": "idle", "price_usd_per_hour": "0.05", "new": 1}, ShownInstance)
+    seen = read(
+        {"id": "i", "state": "idle", "price_usd_per_hour": "0.05", "new": 1}, InstanceAnswer
+    )
     assert seen.price_usd_per_hour == Decimal("0.05")
     assert container(cost_usd=0.25).cost_usd == Decimal("0.25")
 
@@ -262,15 +268,15 @@ def test_sizes_money_and_prices() -> None:
 
 
 def test_where_or_why() -> None:
-    assert container(waiting="no room").note() == "no room"
-    assert container(state="running", instance="i-1", waiting="old").note() == "i-1"
-    assert container(state="locked", instance="i-1").note() == "i-1"
-    assert container(state="locked", instance="i-1", waiting="booting").note() == "booting"
-    assert container(instance="i-gone", waiting="no room").note() == "no room"
-    assert container(instance="i-gone").note() == ""
+    assert note(container(waiting="no room")) == "no room"
+    assert note(container(state="running", instance="i-1", waiting="old")) == "i-1"
+    assert note(container(state="locked", instance="i-1")) == "i-1"
+    assert note(container(state="locked", instance="i-1", waiting="booting")) == "booting"
+    assert note(container(instance="i-gone", waiting="no room")) == "no room"
+    assert note(container(instance="i-gone")) == ""
     ended = container(state="failed", instance="i-1", reason={"code": "x", "message": "why"})
-    assert ended.note() == "why"
-    assert ended.reason == ReasonView(code="x", message="why")
+    assert note(ended) == "why"
+    assert ended.reason == ReasonAnswer(code="x", message="why")
 
 
 BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -288,7 +294,7 @@ ENDED = {"number": 2, "started_at": at(100), "finished_at": at(105)}
 
 
 @pytest.mark.parametrize(
-    ("state", "attempts", "finished_at", "started_s", "ran_for_s"),
+    ("state", "attempts", "finished_at", "started_s", "lasted_s"),
     [
         ("queued", [LOST], None, None, None),
         ("locked", [LOST, PLACED], None, None, None),
@@ -304,7 +310,7 @@ def test_what_ran_is_the_last_attempt(
     attempts: list[dict[str, object]],
     finished_at: float | None,
     started_s: float | None,
-    ran_for_s: float | None,
+    lasted_s: float | None,
 ) -> None:
     seen = container(
         state=state,
@@ -313,8 +319,8 @@ def test_what_ran_is_the_last_attempt(
         finished_at=None if finished_at is None else at(finished_at),
     )
     began = None if started_s is None else BEGAN + timedelta(seconds=started_s)
-    assert seen.attempt_started_at == began
-    assert seen.ran_for_s(BEGAN + timedelta(seconds=160)) == ran_for_s
+    assert moment_of(attempt_started_at(seen)) == began
+    assert ran_for_s(seen, BEGAN + timedelta(seconds=160)) == lasted_s
     told = dict(show_fields(seen))
     assert bool(told["started"]) == bool(told["ran for"]) == (began is not None)
 

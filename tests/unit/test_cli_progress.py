@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.render.progress import (
     CountProgress,
     LineProgress,
@@ -15,12 +17,11 @@ from longshore.dispatcher.cli.render.progress import (
     outcomes,
     progress_for,
 )
-from longshore.dispatcher.cli.views import ContainerView, view
 from tests.cli_server import await_true
 
 
-def container(identifier: str = "c-1", **others: object) -> ContainerView:
-    return view({"id": identifier, "state": "queued", **others}, ContainerView)
+def container(identifier: str = "c-1", **others: object) -> ContainerAnswer:
+    return read({"id": identifier, "state": "queued", **others}, ContainerAnswer)
 
 
 def test_lines_are_written_for_news_only(capsys: pytest.CaptureFixture[str]) -> None:

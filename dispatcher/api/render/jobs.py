@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, assert_never
 
 import msgspec
@@ -22,6 +21,11 @@ from longshore.dispatcher.api.schemas.jobs import (
     JobTaskAnswer,
     ParameterizedAnswer,
     PeriodicAnswer,
+    PlanAnswer,
+    PlannedChanges,
+    PlannedCreateAnswer,
+    PlannedStepAnswer,
+    PriceChangeAnswer,
     UpdateAnswer,
 )
 from longshore.dispatcher.domain.containers import Reason, WaitReason
@@ -204,71 +208,6 @@ def _counts(tallies: Sequence[Tally]) -> CountsAnswer:
 
 
 # ---- what a job would come to, as it is answered -------------------------------------------------
-
-
-class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """How many containers would be started, replaced, changed as they run, ended, and so on.
-
-    `migrate` are those that end since their instance drains, `preempt` those of others that make
-    way. Of a system or sysbatch job `place` and `update` count those too that have to wait, and
-    `later` says how many these are; of others `later` are those that wait for their turn, for
-    others, or for a time, and `blocked` those without room.
-    """
-
-    place: int
-    update: int
-    in_place: int
-    stop: int
-    migrate: int
-    ignore: int
-    lost: int
-    preempt: int
-    blocked: int
-    later: int
-
-
-class PlannedCreateAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Instances of one type that would be created."""
-
-    instance_type: str
-    number: int
-    price_per_hour: Decimal
-
-
-class PriceChangeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Between how many US dollars more all instances would cost an hour."""
-
-    least: Decimal
-    most: Decimal
-
-
-class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done on one instance.
-
-    `instance` is "" for one that is to be created, and for what gets no place.
-    """
-
-    instance: str
-    action: str
-    detail: str
-
-
-class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done for a job as soon as it is submitted; nothing of it is done.
-
-    `steps` are the first of them, and `steps_left_out` says how many more there are. Of a periodic
-    or parameterized job nothing starts then: `of_run` says that one run is planned as if it were
-    launched now, and `next_launch` when the schedule launches the first, null for never.
-    """
-
-    changes: PlannedChanges
-    creates: tuple[PlannedCreateAnswer, ...]
-    price_change_per_hour: PriceChangeAnswer
-    waiting: tuple[WaitAnswer, ...]
-    steps: tuple[PlannedStepAnswer, ...]
-    steps_left_out: int
-    of_run: bool
-    next_launch: str | None
 
 
 def plan_answer(plan: JobPlan, schedule: Schedule | None, now: float | None) -> PlanAnswer:

@@ -32,9 +32,9 @@ from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.domain.containers import Container, ContainerState
-from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
 from longshore.dispatcher.explain.explanation import WaitStatus
+from longshore.dispatcher.input.quantities import JOB_CONTAINERS_MAX
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
 from longshore.drivers.errors import InvalidRequest
@@ -186,7 +186,7 @@ async def _list_response(
 
 
 def _array_index(query: QueryString) -> int | None:
-    index = query.whole("array_index", -1, low=0, high=MOST_CONTAINERS - 1)
+    index = query.whole("array_index", -1, low=0, high=JOB_CONTAINERS_MAX - 1)
     return index if index >= 0 else None
 
 

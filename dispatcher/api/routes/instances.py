@@ -97,8 +97,9 @@ class InstanceRoutes:
         instance_id = path_id(request, "instance")
         wanted = await self._bodies.decoded(request, partial(decode_one, IdleBehaviorRequest))
         until = self._checked_end(wanted)
+        behavior = IdleBehavior(wanted.idle_behavior)
         view = await self._instances.set_idle_behavior(
-            instance_id, wanted.idle_behavior, reason=wanted.reason, user=ANONYMOUS, until=until
+            instance_id, behavior, reason=wanted.reason, user=ANONYMOUS, until=until
         )
         return json_response(instance_answer(view))
 
@@ -107,7 +108,7 @@ class InstanceRoutes:
         problems = []
         if wrong := text_problem(wanted.reason):
             problems.append(("reason", wrong))
-        if wanted.until is not None and wanted.idle_behavior is not IdleBehavior.HOLD:
+        if wanted.until is not None and wanted.idle_behavior != IdleBehavior.HOLD.value:
             problems.append(("until", "is for a hold alone: leave it out"))
         elif wanted.until is not None and (wrong := end_problem(wanted.until, self._now())):
             problems.append(("until", wrong))

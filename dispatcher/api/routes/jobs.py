@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.render.containers import how_many_fit, json_response
-from longshore.dispatcher.api.render.jobs import PlanAnswer, job_answer, job_bytes, plan_answer
+from longshore.dispatcher.api.render.jobs import job_answer, job_bytes, plan_answer
 from longshore.dispatcher.api.routes.containers import ANONYMOUS
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas import containers
@@ -220,7 +220,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             handler=jobs.plan,
             summary="Tell what a job would come to, or with `job` its update, and change nothing",
             request=(job_wire.JobRequest,),
-            answer=(PlanAnswer,),
+            answer=(job_wire.PlanAnswer,),
             parameters=("job",),
         ),
     ]

@@ -113,6 +113,6 @@ class ServerRoutes:
 
 def _problems(health: Health) -> list[ProblemAnswer]:
     return [
-        ProblemAnswer(kind=each.kind, since=rfc3339(each.since), message=each.message)
+        ProblemAnswer(kind=each.kind.value, since=rfc3339(each.since), message=each.message)
         for each in health.problems
     ]

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
+from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT, absent_as
 from longshore.dispatcher.api.schemas.words import (
     NOTHING_LIKE,
     OF_THE_WHOLE,
     WORDS_FOR_ARRAYS,
     WORDS_FOR_RUNS,
     elsewhere,
+    in_order,
 )
-from longshore.dispatcher.domain.containers import PRIORITY_MAX, DependencyOn, Preemptible
-from longshore.dispatcher.input.validation import CpuMillis, Price, Size
+from longshore.dispatcher.input.quantities import PRIORITY_MAX, CpuMillis, Price, Size
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 Amount = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
@@ -32,6 +33,15 @@ GRACE_PERIOD_MAX_S = 86_400
 TimeLimit = Annotated[float, msgspec.Meta(ge=1, le=TIME_LIMIT_MAX_S)]
 GracePeriod = Annotated[float, msgspec.Meta(ge=0, le=GRACE_PERIOD_MAX_S)]
 Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+
+
+_Preemptible = Literal["allowed", "required", "forbidden"]
+Preemptible = Annotated[
+    _Preemptible,
+    in_order(_Preemptible, "Whether it may, must or must not be one that the cloud can take back."),
+]
+_End = Literal["success", "end"]
+End = Annotated[_End, in_order(_End, "Which end counts: that it succeeded, or that it ended.")]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +66,7 @@ class ConstraintsRequest(Request, frozen=True, kw_only=True):
 
     labels: dict[str, str] = {}
     instance_types: list[str] = []
-    preemptible: Preemptible = Preemptible.ALLOWED
+    preemptible: Preemptible = "allowed"
     max_price_per_hour: Price | None = None
 
 
@@ -122,7 +132,7 @@ class DependencyRequest(Request, frozen=True, kw_only=True):
     }
 
     of: str
-    on: DependencyOn = DependencyOn.SUCCESS
+    on: End = "success"
     each: bool = False
 
 
@@ -252,7 +262,7 @@ class ConstraintsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     labels: dict[str, str]
     instance_types: tuple[str, ...]
-    preemptible: str
+    preemptible: Annotated[str, absent_as("allowed")]
     max_price_per_hour: Decimal | None
 
 
@@ -262,9 +272,9 @@ class RetriesAnswer(msgspec.Struct, frozen=True, kw_only=True):
     max: int
     on: tuple[str, ...]
     exit_codes: tuple[int, ...]
-    delay_s: float
+    delay_s: Annotated[float, absent_as(15.0)]
     first_delay_s: float
-    lost: bool
+    lost: Annotated[bool, absent_as(True)]
 
 
 class GpusAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,7 +289,7 @@ class DependencyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What is waited for, and which end of it counts."""
 
     of: str
-    on: str
+    on: Annotated[str, absent_as("success")]
     each: bool
 
 
@@ -317,7 +327,7 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: str | None
     stdout_bytes: int
     stderr_bytes: int
-    log_complete: bool
+    log_complete: Annotated[bool, absent_as(True)]
     given: GivenAnswer | None
     pulling_since: str | None
     pulled_at: str | None
@@ -341,11 +351,11 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `log_problem`, of one that is asked for alone, is why what it writes does not come at present.
     """
 
-    id: str
+    id: Annotated[str, NEVER_ABSENT]
     name: str
     image: str
     entrypoint: tuple[str, ...] | None
-    init: bool
+    init: Annotated[bool, absent_as(True)]
     command: tuple[str, ...]
     env: dict[str, str]
     cpus: float
@@ -367,7 +377,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None
     task: str | None
     array_index: int | None
-    state: str
+    state: Annotated[str, NEVER_ABSENT]
     exit_code: int | None
     reason: ReasonAnswer | None
     created_at: str | None

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from longshore.dispatcher.domain.views import ProblemKind
+from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT
+
+ProblemWord = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={
+            "enum": [
+                *("store", "stopping", "logs", "disk", "credentials", "listings", "creates"),
+                *("creates_in_doubt", "boots", "destroys"),
+            ]
+        }
+    ),
+]
+"""Those of this version; to a client, one of a newer server's is as good."""
 
 
 class ProblemAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,7 +28,7 @@ class ProblemAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `since` is when that became known; `message` says what is wrong, and why.
     """
 
-    kind: ProblemKind
+    kind: ProblemWord
     since: str | None
     message: str
 
@@ -57,7 +72,7 @@ class LogsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How the server does: what `/health/ready` says, always with status 200, and its disks."""
 
-    ready: bool
+    ready: Annotated[bool, NEVER_ABSENT]
     degraded: bool
     problems: list[ProblemAnswer]
     advice: list[str]

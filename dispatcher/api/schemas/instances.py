@@ -8,7 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from longshore.dispatcher.api.schemas.containers import Moment, Request
-from longshore.pool.model import IdleBehavior
+from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT, absent_as
+from longshore.dispatcher.api.schemas.words import in_order
+
+_Behavior = Literal["run", "hold", "drain"]
+Behavior = Annotated[_Behavior, in_order(_Behavior, "What an admin wants of an instance.")]
 
 
 class IdleBehaviorRequest(Request, frozen=True, kw_only=True):
@@ -17,7 +21,7 @@ class IdleBehaviorRequest(Request, frozen=True, kw_only=True):
     With `until` it runs again by itself at that moment; only a hold may have it.
     """
 
-    idle_behavior: IdleBehavior
+    idle_behavior: Behavior
     reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     until: Moment | None = None
 
@@ -68,7 +72,7 @@ class StrayAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class StrayList(msgspec.Struct, frozen=True, kw_only=True):
     """Strays that are kept, by instance and attempt; `next_cursor` is null on the last page."""
 
-    items: list[StrayAnswer]
+    items: Annotated[list[StrayAnswer], NEVER_ABSENT]
     next_cursor: str | None = None
 
 
@@ -95,9 +99,9 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     that is less than its type says, in words, "" for nothing; only what is there is placed on.
     """
 
-    id: str
+    id: Annotated[str, NEVER_ABSENT]
     address: str
-    state: str
+    state: Annotated[str, NEVER_ABSENT]
     idle_behavior: str
     instance_type: str
     provider_type: str
@@ -128,7 +132,7 @@ class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
 
     items: list[InstanceAnswer]
     listed_at: str | None
-    complete: bool
+    complete: Annotated[bool, absent_as(True)]
     next_cursor: str | None = None
 
 
@@ -147,7 +151,7 @@ class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     since: str | None
     cost_usd: Decimal
-    why: str
+    why: Annotated[str, NEVER_ABSENT]
     remedy: str
     resource: str | None = None
 
@@ -165,7 +169,7 @@ class LeakList(msgspec.Struct, frozen=True, kw_only=True):
 
     store_problem: str | None = None
     leftovers_problem: str | None = None
-    items: list[LeakAnswer]
+    items: Annotated[list[LeakAnswer], NEVER_ABSENT]
     listed_at: str | None
-    complete: bool
+    complete: Annotated[bool, NEVER_ABSENT]
     next_cursor: str | None = None

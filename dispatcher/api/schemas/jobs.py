@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from decimal import Decimal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -16,21 +17,53 @@ from longshore.dispatcher.api.schemas.containers import (
     RunRequest,
     WaitAnswer,
 )
+from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT, absent_as
 from longshore.dispatcher.api.schemas.words import (
     NOTHING_LIKE,
     OF_THE_WHOLE,
     WORDS_FOR_ARRAYS,
     WORDS_FOR_RUNS,
     elsewhere,
+    in_order,
 )
-from longshore.dispatcher.domain.jobs import MOST_CONTAINERS, ElasticMode, JobType, Overlap, Role
+from longshore.dispatcher.input.quantities import JOB_CONTAINERS_MAX
 
-ArraySize = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONTAINERS)]
+ArraySize = Annotated[int, msgspec.Meta(ge=1, le=JOB_CONTAINERS_MAX)]
 StartupOrder = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 MaxParallel = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 Stagger = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 JobSize = Annotated[float, msgspec.Meta(gt=0, le=10**18)]
 Runtime = Annotated[float, msgspec.Meta(ge=0.001, le=TIME_LIMIT_MAX_S)]
+
+_Kind = Literal["batch", "system", "sysbatch", "elastic"]
+Kind = Annotated[
+    _Kind,
+    in_order(
+        _Kind,
+        "How a job's containers are placed: `batch` ones wherever there is room; of `system` and"
+        " `sysbatch` jobs one on every matching instance, for ever or once to its end; of `elastic`"
+        " jobs the essential ones together, and of the others as many as fit.",
+    ),
+]
+_Overlap = Literal["allow", "forbid"]
+Overlap = Annotated[
+    _Overlap, in_order(_Overlap, "Whether it begins again while an earlier run has not ended.")
+]
+_Mode = Literal["rigid", "malleable", "flexible"]
+Mode = Annotated[
+    _Mode,
+    in_order(
+        _Mode,
+        "How a job uses room beyond its essential components: `rigid` ones start with all"
+        " components or not at all; `malleable` ones start with the essential ones, grow, and never"
+        " give back; `flexible` ones give elastic components back for the essential ones of a job"
+        " that waits.",
+    ),
+]
+_Role = Literal["essential", "elastic"]
+Role = Annotated[
+    _Role, in_order(_Role, "Whether a job needs all of a component, or as many of it as fit.")
+]
 
 
 class ArrayRequest(Request, frozen=True, kw_only=True):
@@ -67,7 +100,7 @@ class TaskRequest(RunRequest, frozen=True, kw_only=True):
     }
 
     array: ArraySize | ArrayRequest | None = None
-    role: Role = Role.ESSENTIAL
+    role: Role = "essential"
     startup_order: StartupOrder = 0
 
 
@@ -103,7 +136,7 @@ class PeriodicRequest(Request, frozen=True, kw_only=True):
 
     cron: str | list[str]
     time_zone: str = "UTC"
-    overlap: Overlap = Overlap.ALLOW
+    overlap: Overlap = "allow"
 
 
 class ParameterizedRequest(Request, frozen=True, kw_only=True):
@@ -148,7 +181,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
 
     tasks: list[TaskRequest]
     name: str = ""
-    type: JobType = JobType.BATCH
+    type: Kind = "batch"
     priority: Priority | None = None
     project: str | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -156,7 +189,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     late_joiners: bool = True
     on_paused: bool = False
     ignore_system: bool = False
-    mode: ElasticMode = ElasticMode.FLEXIBLE
+    mode: Mode = "flexible"
     size: JobSize | None = None
     runtime_s: Runtime | None = None
     scale_up: bool = False
@@ -197,7 +230,7 @@ class JobTaskAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    size: int
+    size: Annotated[int, absent_as(1)]
     array: bool
     max_running: int | None
     after: tuple[DependencyAnswer, ...]
@@ -241,14 +274,14 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `cancel_requested` says that it is to be cancelled, though some of it may not have ended yet.
     """
 
-    id: str
+    id: Annotated[str, NEVER_ABSENT]
     name: str
     type: str
     user: str
     project: str
     priority: int
     labels: dict[str, str]
-    state: str
+    state: Annotated[str, NEVER_ABSENT]
     held: bool
     cancel_requested: bool
     exit_code: int | None
@@ -281,3 +314,68 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
 
     items: list[JobAnswer]
     next_cursor: str | None = None
+
+
+class PlannedChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """How many containers would be started, replaced, changed as they run, ended, and so on.
+
+    `migrate` are those that end since their instance drains, `preempt` those of others that make
+    way. Of a system or sysbatch job `place` and `update` count those too that have to wait, and
+    `later` says how many these are; of others `later` are those that wait for their turn, for
+    others, or for a time, and `blocked` those without room.
+    """
+
+    place: int
+    update: int
+    in_place: int
+    stop: int
+    migrate: int
+    ignore: int
+    lost: int
+    preempt: int
+    blocked: int
+    later: int
+
+
+class PlannedCreateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Instances of one type that would be created."""
+
+    instance_type: str
+    number: int
+    price_per_hour: Decimal
+
+
+class PriceChangeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Between how many US dollars more all instances would cost an hour."""
+
+    least: Decimal
+    most: Decimal
+
+
+class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done on one instance.
+
+    `instance` is "" for one that is to be created, and for what gets no place.
+    """
+
+    instance: str
+    action: str
+    detail: str
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done for a job as soon as it is submitted; nothing of it is done.
+
+    `steps` are the first of them, and `steps_left_out` says how many more there are. Of a periodic
+    or parameterized job nothing starts then: `of_run` says that one run is planned as if it were
+    launched now, and `next_launch` when the schedule launches the first, null for never.
+    """
+
+    changes: PlannedChanges
+    creates: tuple[PlannedCreateAnswer, ...]
+    price_change_per_hour: PriceChangeAnswer
+    waiting: tuple[WaitAnswer, ...]
+    steps: tuple[PlannedStepAnswer, ...]
+    steps_left_out: int
+    of_run: bool
+    next_launch: str | None

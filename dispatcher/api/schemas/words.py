@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import msgspec
 
 OF_THE_WHOLE: Mapping[str, str] = {
     **dict.fromkeys(("namespace", "account", "tenant"), "project"),
@@ -87,3 +90,11 @@ def elsewhere(fields: Iterable[str], words: Mapping[str, str], place: str) -> di
     """Return sentences that send `fields`, and what others call them, to another place."""
     named = {**words, **{each: each for each in fields}}
     return {word: f"say {name} {place}" for word, name in named.items()}
+
+
+def in_order(words: Any, description: str) -> msgspec.Meta:
+    """Return what is said of a field that takes one of `words`, a `Literal`.
+
+    The problem with a wrong one names them as they stand there; msgspec itself, by the alphabet.
+    """
+    return msgspec.Meta(description=description, extra={"choices": get_args(words)})

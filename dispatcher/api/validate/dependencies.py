@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from longshore.dispatcher.api.schemas.containers import DependencyRequest
-from longshore.dispatcher.domain.containers import Dependency
+from longshore.dispatcher.domain.containers import Dependency, DependencyOn
 from longshore.dispatcher.input.problems import Problems, element, quoted
 
 TASK_NAME = re.compile(r"(?![cj]-)[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
@@ -22,7 +22,11 @@ def dependencies(entries: Iterable[Entry]) -> tuple[Dependency, ...]:
     Entries must have been checked.
     """
     return tuple(
-        Dependency(of=awaited if is_id(awaited) else f"/{awaited}", on=each.on, each=each.each)
+        Dependency(
+            of=awaited if is_id(awaited) else f"/{awaited}",
+            on=DependencyOn(each.on),
+            each=each.each,
+        )
         for each in map(_whole, entries)
         for awaited in (each.of,)
     )

@@ -16,8 +16,8 @@ from longshore.dispatcher.api.validate.dependencies import (
     place_of,
 )
 from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.domain.jobs import MOST_CONTAINERS
 from longshore.dispatcher.input.problems import Problems, did_you_mean, element, quoted
+from longshore.dispatcher.input.quantities import JOB_CONTAINERS_MAX
 
 # ---- the nearest of many names to one that is not among them, in bounded time --------------------
 
@@ -70,10 +70,10 @@ def check_tasks(tasks: Sequence[GivenTask], limits: ApiLimits, problems: Problem
     """Add what is wrong with tasks beside one another."""
     _check_names(tasks, problems)
     containers = sum(each.array_size or 1 for each in tasks)
-    if containers > MOST_CONTAINERS:
+    if containers > JOB_CONTAINERS_MAX:
         problems.add(
             "tasks",
-            f"are {containers} containers in all: a job has at most {MOST_CONTAINERS},"
+            f"are {containers} containers in all: a job has at most {JOB_CONTAINERS_MAX},"
             " submit several",
         )
     # Each element of an array waits for all of it.

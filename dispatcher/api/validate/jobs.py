@@ -27,10 +27,12 @@ from longshore.dispatcher.api.validate.submissions import fingerprint
 from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import (
     VALUES_MOST_BYTES,
+    ElasticMode,
     ElasticTerms,
     JobTask,
     JobType,
     JobTypeSpec,
+    Overlap,
     Parameters,
     PerInstanceTerms,
     Role,
@@ -79,9 +81,10 @@ def check_terms(head: JobRequest, problems: Problems) -> None:
 def terms(head: JobRequest) -> JobTypeSpec:
     """Return what a job says that was found to be sound."""
     parameters = None if head.parameterized is None else _parameters(head.parameterized)
+    kind = JobType(head.type)
     return JobTypeSpec(
-        per_instance=_per_instance(head) if head.type.is_per_instance else None,
-        elastic=_elastic(head) if head.type is JobType.ELASTIC else None,
+        per_instance=_per_instance(head) if kind.is_per_instance else None,
+        elastic=_elastic(head) if kind is JobType.ELASTIC else None,
         schedule=None if head.periodic is None else _schedule(head.periodic),
         parameters=parameters,
     )
@@ -107,7 +110,7 @@ def _schedule(request: PeriodicRequest) -> Schedule:
     return Schedule(
         cron=tuple(_expressions(request)),
         time_zone=request.time_zone,
-        overlap=request.overlap,
+        overlap=Overlap(request.overlap),
     )
 
 
@@ -139,7 +142,10 @@ def _per_instance(head: JobRequest) -> PerInstanceTerms:
 
 def _elastic(head: JobRequest) -> ElasticTerms:
     return ElasticTerms(
-        mode=head.mode, size=head.size, runtime_s=head.runtime_s, scale_up=head.scale_up
+        mode=ElasticMode(head.mode),
+        size=head.size,
+        runtime_s=head.runtime_s,
+        scale_up=head.scale_up,
     )
 
 
@@ -265,7 +271,7 @@ def _check_components(tasks: Sequence[GivenTask], problems: Problems) -> None:
         )
     _check_variables(tasks, problems)
     roles = [None if task.request is None else task.request.role for task in tasks]
-    if roles and all(role is Role.ELASTIC for role in roles):
+    if roles and all(role == Role.ELASTIC.value for role in roles):
         problems.add(
             "tasks", "are all elastic: a job needs an essential one, say role: essential in one"
         )
@@ -407,7 +413,7 @@ class JobDecoder:
         defaults = self._defaults
         return NewJob(
             name=head.name,
-            type=head.type,
+            type=JobType(head.type),
             priority=defaults.priority if head.priority is None else head.priority,
             project=project if head.project is None else head.project,
             labels=tuple(sorted(head.labels.items())),
@@ -457,9 +463,9 @@ def _job_task(request: TaskRequest, head: JobRequest, defaults: Defaults) -> Job
         name=request.name,
         # The containers of a task without a name are called as their job.
         spec=spec if spec.name else replace(spec, name=head.name),
-        size=0 if head.type.is_per_instance else size,
+        size=0 if JobType(head.type).is_per_instance else size,
         is_array=request.array is not None,
         max_running=most,
-        role=request.role,
+        role=Role(request.role),
         startup_order=request.startup_order,
     )

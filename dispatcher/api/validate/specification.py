@@ -13,7 +13,7 @@ from longshore.dispatcher.api.schemas.containers import (
 from longshore.dispatcher.api.validate.dependencies import dependencies
 from longshore.dispatcher.api.validate.limits import Defaults
 from longshore.dispatcher.api.validate.rfc3339 import parse_moment
-from longshore.dispatcher.domain.containers import Constraints, ContainerSpec, Retries
+from longshore.dispatcher.domain.containers import Constraints, ContainerSpec, Preemptible, Retries
 from longshore.drivers.interface import Resources
 
 _NO_RETRIES = RetriesRequest()
@@ -84,7 +84,7 @@ def _constraints(request: RunRequest) -> Constraints:
         gpu_model=gpus.model,
         gpu_memory_bytes=int(gpus.memory or 0),
         instance_types=tuple(sorted(set(wanted.instance_types))),
-        preemptible=wanted.preemptible,
+        preemptible=Preemptible(wanted.preemptible),
         max_price_usd_per_hour=None if ceiling is None else Decimal(ceiling),
     )
 

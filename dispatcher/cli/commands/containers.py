@@ -8,23 +8,21 @@ from itertools import chain
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.containers import (
+    AttemptAnswer,
+    ConstraintsAnswer,
+    ContainerAnswer,
+    GpusAnswer,
+    RetriesAnswer,
+)
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli import container_words, job_words, output, times
+from longshore.dispatcher.cli.answers import CONTAINER_STATES, UNFINISHED_STATES, read, read_awaited
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.ids import job_path, path_of
-from longshore.dispatcher.cli.job_views import JobView, awaited_view
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import print_job
 from longshore.dispatcher.cli.render.job_runs import print_runs
-from longshore.dispatcher.cli.views import (
-    CONTAINER_STATES,
-    UNFINISHED_STATES,
-    AttemptView,
-    ConstraintsView,
-    ContainerView,
-    GpusView,
-    RetriesView,
-    view,
-)
 
 PS_LIMIT = 500
 PS_LIMIT_MAX = 1_000_000
@@ -32,7 +30,7 @@ PS_LIMIT_MAX = 1_000_000
 
 PS_COLUMNS = output.Columns(
     names=("ID", "NAME", "STATE", "PRIO", "CPUS", "MEMORY", "USER", "AGE", "EXIT", "WHERE/WHY"),
-    row=lambda item: ps_row(view(item, ContainerView)),
+    row=lambda item: ps_row(read(item, ContainerAnswer)),
     wrap=("WHERE/WHY",),
 )
 
@@ -102,19 +100,19 @@ def ps(
         output.say(f"there are more; these are the newest {limit} (--limit)")
 
 
-def ps_row(seen: ContainerView) -> tuple[str, ...]:
+def ps_row(seen: ContainerAnswer) -> tuple[str, ...]:
     """Return a container's cells in the listing."""
     return (
         seen.id,
-        seen.title,
-        seen.shown_state,
+        container_words.title(seen),
+        container_words.shown_state(seen),
         str(seen.priority),
         f"{seen.cpus:g}",
         output.size(seen.memory),
         seen.user,
-        output.age(seen.created_at),
+        times.age(seen.created_at),
         "" if seen.exit_code is None else str(seen.exit_code),
-        seen.short_note(),
+        container_words.short_note(seen),
     )
 
 
@@ -128,16 +126,16 @@ def show(*, client: Client, identifier: str, as_json: bool) -> None:
     if as_json:
         output.print_json(raw)
         return
-    seen = awaited_view(identifier, raw)
-    if isinstance(seen, JobView):
+    seen = read_awaited(identifier, raw)
+    if isinstance(seen, JobAnswer):
         print_job(seen)
-        if seen.is_template:
+        if job_words.is_template(seen):
             print_runs(client, seen.id)
     else:
         print_container(seen)
 
 
-def print_container(seen: ContainerView) -> None:
+def print_container(seen: ContainerAnswer) -> None:
     """Write everything about a container."""
     output.print_fields(show_fields(seen))
     if seen.attempts:
@@ -148,26 +146,27 @@ def print_container(seen: ContainerView) -> None:
             [attempt_row(attempt, revised=revised) for attempt in seen.attempts],
             wrap=("REASON",),
         )
-    if seen.earlier_attempts:
-        click.echo(f"{seen.earlier_attempts} earlier attempts are not shown")
+    if earlier := container_words.earlier_attempts(seen):
+        click.echo(f"{earlier} earlier attempts are not shown")
 
 
-def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
+def show_fields(seen: ContainerAnswer) -> list[tuple[str, str]]:
     """Return what `show` tells of a container, as names and values."""
     ended = seen.reason.message if seen.reason else ""
+    ends = container_words.cancelling(seen)
     # What is queued has no instance; that of its last attempt stands in the table below.
     placed = seen.state != "queued"
     last = seen.attempts[-1] if seen.attempts else None
     return [
         ("id", seen.id),
         ("name", seen.name),
-        ("state", seen.shown_state + (f" ({seen.cancelling})" if seen.cancelling else "")),
+        ("state", container_words.shown_state(seen) + (f" ({ends})" if ends else "")),
         ("exit code", "" if seen.exit_code is None else str(seen.exit_code)),
         ("reason", ended),
         ("job", seen.job or ""),
         ("task", seen.task or ""),
         ("array index", "" if seen.array_index is None else str(seen.array_index)),
-        ("for instance", seen.for_instance),
+        ("for instance", seen.for_instance or ""),
         ("waiting", seen.waiting or ""),
         ("in doubt", seen.doubt or ""),
         ("log", seen.log_problem or ""),
@@ -184,8 +183,11 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("resources", _pairs(seen.resources)),
         ("runs only on", _constraints(seen.constraints)),
         ("retries", _retries(seen.retries)),
-        ("after", ", ".join(each.phrase(seen.job or "") for each in seen.after)),
-        ("not before", output.moment(seen.not_before)),
+        (
+            "after",
+            container_words.dependency_phrases(seen.after, seen.job or ""),
+        ),
+        ("not before", times.moment(seen.not_before)),
         ("time limit", output.duration(seen.time_limit_s)),
         ("grace period", output.duration(seen.grace_period_s)),
         ("supervisor", "yes" if seen.supervisor else ""),
@@ -193,10 +195,10 @@ def show_fields(seen: ContainerView) -> list[tuple[str, str]]:
         ("priority", str(seen.priority)),
         ("user", seen.user),
         ("project", seen.project),
-        ("created", output.moment(seen.created_at)),
-        ("started", output.moment(seen.attempt_started_at)),
-        ("finished", output.moment(seen.finished_at)),
-        ("ran for", output.duration(seen.ran_for_s())),
+        ("created", times.moment(seen.created_at)),
+        ("started", times.moment(container_words.attempt_started_at(seen))),
+        ("finished", times.moment(seen.finished_at)),
+        ("ran for", output.duration(container_words.ran_for_s(seen))),
         ("instance", (placed and seen.instance) or ""),
         ("instance type", (placed and seen.instance_type) or ""),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
@@ -214,14 +216,14 @@ def _pairs(entries: Mapping[str, object]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(entries.items()))
 
 
-def _gpus(gpus: int | GpusView) -> str:
-    if not isinstance(gpus, GpusView):
+def _gpus(gpus: int | GpusAnswer) -> str:
+    if not isinstance(gpus, GpusAnswer):
         return str(gpus) if gpus else ""
     memory = f"{output.size(gpus.memory)} each" if gpus.memory else ""
     return ", ".join(part for part in (str(gpus.count), gpus.model, memory) if part)
 
 
-def _constraints(wanted: ConstraintsView) -> str:
+def _constraints(wanted: ConstraintsAnswer) -> str:
     price = wanted.max_price_per_hour
     parts = (
         " or ".join(wanted.instance_types),
@@ -232,7 +234,7 @@ def _constraints(wanted: ConstraintsView) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _retries(retries: RetriesView) -> str:
+def _retries(retries: RetriesAnswer) -> str:
     codes = f" {'/'.join(map(str, retries.exit_codes))}" if retries.exit_codes else ""
     first = f", first after {retries.first_delay_s:g} s" if retries.first_delay_s else ""
     told = f"{retries.max} ({', '.join(retries.on)}{codes}{first}, {retries.delay_s:g} s apart)"
@@ -246,14 +248,12 @@ def attempt_columns(*, revised: bool) -> tuple[str, ...]:
     return ("ATTEMPT", *what, "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON")
 
 
-def attempt_row(attempt: AttemptView, *, revised: bool) -> tuple[str, ...]:
+def attempt_row(attempt: AttemptAnswer, *, revised: bool) -> tuple[str, ...]:
     """Return an attempt's cells, with the revision of its job at which it runs if `revised`."""
-    ran_s = None
-    if attempt.started_at is not None and attempt.finished_at is not None:
-        ran_s = (attempt.finished_at - attempt.started_at).total_seconds()
+    ran_s = times.span_s(attempt.started_at, attempt.finished_at)
     return (
         attempt.id or str(attempt.number),
-        *((str(attempt.revision),) if revised else ()),
+        *((str(attempt.revision or 0),) if revised else ()),
         attempt.instance or "",
         attempt.instance_type or "",
         attempt.outcome or "",

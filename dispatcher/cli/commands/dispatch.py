@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import click
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.commands.waiting import await_ended, status_of
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import job_path
 from longshore.dispatcher.cli.job_files import expect_job_id
 from longshore.dispatcher.cli.job_terms import refuse_endless
-from longshore.dispatcher.cli.job_views import JobView
 from longshore.dispatcher.cli.options import idempotency_option, json_option, server_command
 from longshore.dispatcher.cli.render.progress import outcomes
 from longshore.dispatcher.cli.submission import pairs
-from longshore.dispatcher.cli.views import view
 
 
 @click.command()
@@ -50,15 +50,17 @@ def dispatch(
     expect_job_id(identifier, "dispatched")
     values = values_of(parameters)
     if wait:
-        template = view(client.get(job_path(identifier)), JobView)
-        refuse_endless({"type": template.type, "late_joiners": template.late_joiners}, "--wait")
+        template = read(client.get(job_path(identifier)), JobAnswer)
+        refuse_endless(
+            {"type": template.type, "late_joiners": template.late_joiners is not False}, "--wait"
+        )
     made = client.send(
         "POST",
         job_path(identifier, "/dispatch"),
         {"parameters": values},
         idempotency_key=idempotency_key,
     )
-    run = view(made, JobView)
+    run = read(made, JobAnswer)
     if not as_json:
         click.echo(output.safe(run.id))
     if not wait:

@@ -2,118 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from decimal import Decimal
-
 import click
-import msgspec
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.explain import (
+    EstimateAnswer,
+    ExplanationAnswer,
+    HoldAnswer,
+    LimitAnswer,
+    TallyAnswer,
+    TypeAnswer,
+    WaitingAnswer,
+)
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.ids import container_path, is_job
 from longshore.dispatcher.cli.options import json_option, server_command
 from longshore.dispatcher.cli.render.explain_job import explain_job
-from longshore.dispatcher.cli.views import ReasonView, view
-
-
-class TypeView(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance type and what is to be said of it."""
-
-    name: str
-    price_usd_per_hour: Decimal = Decimal(0)
-    surcharge: float = 0.0
-    eligible: bool = False
-    rejections: tuple[str, ...] = ()
-    hindrance: str | None = None
-
-
-class FilterCountView(msgspec.Struct, frozen=True, kw_only=True):
-    """How many instances one cause concerns."""
-
-    cause: str
-    count: int
-    what: str = ""
-    ids: tuple[str, ...] = ()
-
-
-class TallyView(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances by what keeps them from taking the container."""
-
-    total: int = 0
-    by_cause: tuple[FilterCountView, ...] = ()
-    exhausted: dict[str, int] = msgspec.field(default_factory=dict)
-
-
-class HoldView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that keeps instances from being created for a while."""
-
-    cause: str
-    message: str = ""
-    instance_type: str | None = None
-    quota_group: str | None = None
-    preemptible: bool | None = None
-    until: datetime | None = None
-
-
-class LimitView(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit and what is used of it."""
-
-    name: str
-    limit: float
-    whose: str | None = None
-    used: float | None = None
-    adds: float | None = None
-    reached: bool = False
-    blocking: bool = False
-
-
-class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
-    """A place on what is not ready yet."""
-
-    instance_type: str
-    instance: str | None = None
-    since: datetime | None = None
-    last_error: str | None = None
-
-
-class EstimateView(msgspec.Struct, frozen=True, kw_only=True):
-    """When it starts, in seconds from now."""
-
-    earliest_s: float | None = None
-    latest_s: float | None = None
-    basis: str = ""
-
-
-class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say of a container that waits."""
-
-    reason: ReasonView | None = None
-    position: int | None = None
-    ahead_stuck: int | None = None
-    queue_length: int | None = None
-    alike: int | None = None
-    types: tuple[TypeView, ...] = ()
-    instances: TallyView = TallyView()
-    holds: tuple[HoldView, ...] = ()
-    limits: tuple[LimitView, ...] = ()
-    claim: ClaimView | None = None
-    estimate: EstimateView = EstimateView()
-
-
-class HistoryEventView(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was decided or came to pass."""
-
-    message: str
-    at: datetime | None = None
-
-
-class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a container is where it is."""
-
-    id: str
-    sentence: str
-    waiting: WaitingView | None = None
-    history: tuple[HistoryEventView, ...] = ()
 
 
 @click.command()
@@ -132,16 +37,16 @@ def explain(*, client: Client, identifier: str, as_json: bool) -> None:
     if as_json:
         output.print_json(document)
         return
-    seen = view(document, ExplanationView)
+    seen = read(document, ExplanationAnswer)
     output.print_wrapped(seen.sentence)
     if seen.waiting is not None:
         _print_waiting(seen.waiting)
     output.print_block(
-        "what happened", [(output.moment(each.at), each.message) for each in seen.history]
+        "what happened", [(times.moment(each.at), each.message) for each in seen.history]
     )
 
 
-def _print_waiting(waiting: WaitingView) -> None:
+def _print_waiting(waiting: WaitingAnswer) -> None:
     click.echo()
     output.print_pairs(summary(waiting))
     output.print_block(
@@ -153,13 +58,13 @@ def _print_waiting(waiting: WaitingView) -> None:
     output.print_block("creates that wait", [(_scope(hold), _hold(hold)) for hold in waiting.holds])
 
 
-def _price(seen: TypeView) -> str:
+def _price(seen: TypeAnswer) -> str:
     """Return what a type costs, and what is put on that for what is lost of its use."""
     told = output.price(seen.price_usd_per_hour)
     return f"{told} +{seen.surcharge:.0%} (taken back)" if seen.surcharge else told
 
 
-def summary(waiting: WaitingView) -> list[tuple[str, str]]:
+def summary(waiting: WaitingAnswer) -> list[tuple[str, str]]:
     """Return the few facts that come first, as names and values."""
     place = ""
     if waiting.position is not None:
@@ -170,7 +75,7 @@ def summary(waiting: WaitingView) -> list[tuple[str, str]]:
     has_place = ""
     if claim is not None:
         what = claim.instance or f"a new {claim.instance_type} that is being created"
-        has_place = f"on {what}, {output.age(claim.since)} so far"
+        has_place = f"on {what}, {times.age(claim.since)} so far"
         has_place += f"; last error there: {claim.last_error}" if claim.last_error else ""
     reached = [_limit(limit) for limit in waiting.limits if limit.blocking or limit.reached]
     return [
@@ -181,7 +86,7 @@ def summary(waiting: WaitingView) -> list[tuple[str, str]]:
     ]
 
 
-def _limit(limit: LimitView) -> str:
+def _limit(limit: LimitAnswer) -> str:
     whose = f" of {limit.whose}" if limit.whose else ""
     used = f"{limit.limit:g}" if limit.used is None else f"{limit.used:g} of {limit.limit:g} used"
     adds = f", it would add {limit.adds:g}" if limit.adds else ""
@@ -189,7 +94,7 @@ def _limit(limit: LimitView) -> str:
     return f"{limit.name}{whose}: {used}{adds}{blocks}"
 
 
-def start(estimate: EstimateView) -> str:
+def start(estimate: EstimateAnswer) -> str:
     """Return when it starts, and how that is known."""
     earliest, latest = estimate.earliest_s, estimate.latest_s
     if latest is not None:
@@ -201,13 +106,13 @@ def start(estimate: EstimateView) -> str:
     return f"{when}: {estimate.basis}"
 
 
-def _verdict(type_: TypeView) -> str:
+def _verdict(type_: TypeAnswer) -> str:
     if type_.rejections:
         return "no: " + ", ".join(type_.rejections)
     return f"yes, but {type_.hindrance}" if type_.hindrance else "yes"
 
 
-def _instances(instances: TallyView) -> list[tuple[str, str]]:
+def _instances(instances: TallyAnswer) -> list[tuple[str, str]]:
     rows = []
     for fate in instances.by_cause:
         more = ", ..." if fate.count > len(fate.ids) else ""
@@ -219,7 +124,7 @@ def _instances(instances: TallyView) -> list[tuple[str, str]]:
     return rows
 
 
-def _scope(hold: HoldView) -> str:
+def _scope(hold: HoldAnswer) -> str:
     if hold.instance_type is not None:
         return hold.instance_type
     if hold.quota_group is None:
@@ -228,5 +133,5 @@ def _scope(hold: HoldView) -> str:
     return f"quota group {hold.quota_group or 'default'}{market}"
 
 
-def _hold(hold: HoldView) -> str:
-    return f"until {output.moment(hold.until)} ({hold.cause}): {hold.message}"
+def _hold(hold: HoldAnswer) -> str:
+    return f"until {times.moment(hold.until)} ({hold.cause}): {hold.message}"

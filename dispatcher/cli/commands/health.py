@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.health import HealthAnswer
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.failure import FAILED
 from longshore.dispatcher.cli.options import json_option, server_command
-from longshore.dispatcher.cli.views import HealthView, view
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
@@ -22,7 +23,7 @@ def health(*, client: Client, as_json: bool) -> int:
     Exits with 0 when nothing is wrong, and with 1 when something is, with the cloud too.
     """
     document = client.get("/v1/health")
-    seen = view(document, HealthView)
+    seen = read(document, HealthAnswer)
     if as_json:
         output.print_json(document)
     else:
@@ -30,7 +31,7 @@ def health(*, client: Client, as_json: bool) -> int:
         if seen.problems:
             output.print_table(
                 ("KIND", "FOR", "PROBLEM"),
-                [(each.kind, output.age(each.since), each.message) for each in seen.problems],
+                [(each.kind, times.age(each.since), each.message) for each in seen.problems],
                 wrap=("PROBLEM",),
             )
         for each in seen.advice:
@@ -39,13 +40,13 @@ def health(*, client: Client, as_json: bool) -> int:
     return FAILED if seen.degraded else 0
 
 
-def _summary(seen: HealthView) -> str:
+def _summary(seen: HealthAnswer) -> str:
     if not seen.ready:
         return "requests cannot be served"
     return "requests are served, but something is wrong" if seen.degraded else "all is well"
 
 
-def _disks(seen: HealthView) -> list[tuple[str, str]]:
+def _disks(seen: HealthAnswer) -> list[tuple[str, str]]:
     store, logs = seen.store, seen.logs
     waiting = f", {store.pending_writes} changes wait to be written" if store.pending_writes else ""
     sizes = f"{_rough(store.database_bytes)}, and {_rough(store.wal_bytes)} in its WAL"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.instances import InstanceAnswer, InstanceList
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.durations import MomentParam
 from longshore.dispatcher.cli.ids import instance_path
 from longshore.dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
-from longshore.dispatcher.cli.views import InstancesView, ShownInstance, view
 from longshore.pool.tags import is_stand_in
 
 INSTANCES_LIMIT_MAX = 1_000_000
 GONE_LIMIT = 500
 GONE_COLUMNS = output.Columns(
     names=("ID", "TYPE", "PRICE", "CREATED", "GONE", "WHY"),
-    row=lambda item: gone_row(view(item, ShownInstance)),
+    row=lambda item: gone_row(read(item, InstanceAnswer)),
     wrap=("WHY",),
 )
 
@@ -49,21 +50,21 @@ def _list_gone(client: Client, limit: int, *, as_json: bool) -> None:
         output.say(f"there are more; these are the last {limit} that went (--limit)")
 
 
-def gone_row(seen: ShownInstance) -> tuple[str, ...]:
+def gone_row(seen: InstanceAnswer) -> tuple[str, ...]:
     """Return the cells of an instance that is gone."""
     return (
         seen.id,
         seen.instance_type,
         output.price(seen.price_usd_per_hour),
-        output.moment(seen.created_at),
-        output.moment(seen.gone_at),
+        times.moment(seen.created_at),
+        times.moment(seen.gone_at),
         output.cut(seen.last_error or ""),
     )
 
 
 def _list_known(client: Client, limit: int, *, as_json: bool) -> None:
     document = client.whole("/v1/instances", (), limit)
-    seen = view(document, InstancesView)
+    seen = read(document, InstanceList)
     if as_json:
         output.print_json(document)
     else:
@@ -75,16 +76,16 @@ def _list_known(client: Client, limit: int, *, as_json: bool) -> None:
     if not seen.complete:
         more = "others" if seen.items else "instances"
         output.say(
-            f"there may be {more}: {output.no_current_listing(seen.listed_at)}. "
+            f"there may be {more}: {times.no_current_listing(seen.listed_at)}. "
             "'longshore health' tells why"
         )
     if seen.next_cursor:
         output.say(f"there are more; these are the first {limit} by id (--limit)")
 
 
-def instance_row(seen: ShownInstance) -> tuple[str, ...]:
+def instance_row(seen: InstanceAnswer) -> tuple[str, ...]:
     """Return an instance's cells in the listing."""
-    missing = f"missing for {output.age(seen.missing_since)}" if seen.missing_since else ""
+    missing = f"missing for {times.age(seen.missing_since)}" if seen.missing_since else ""
     taken_back = f"taken back at {seen.taken_back_at}" if seen.taken_back_at else ""
     short = f"has only {seen.shortfall}" if seen.shortfall else ""
     said = (missing, _asked(seen), seen.cloud_says, taken_back, seen.broken, short)
@@ -96,29 +97,29 @@ def instance_row(seen: ShownInstance) -> tuple[str, ...]:
         _behavior(seen),
         output.price(seen.price_usd_per_hour),
         str(len(seen.running)),
-        output.age(seen.created_at),
-        "now" if seen.running else output.age(seen.last_busy_at),
+        times.age(seen.created_at),
+        "now" if seen.running else times.age(seen.last_busy_at),
         output.cut("; ".join(each for each in told if each)),
     )
 
 
-def _behavior(seen: ShownInstance) -> str:
+def _behavior(seen: InstanceAnswer) -> str:
     """Return what an instance does when it is idle: one of no use takes no work, and is drained."""
     why = _drained_because(seen)
     return f"drain ({why})" if why else seen.idle_behavior
 
 
-def _asked(seen: ShownInstance) -> str:
+def _asked(seen: InstanceAnswer) -> str:
     """Return who wants its idle behavior, since when, until when and why; "" for nobody."""
     note = seen.idle_behavior_note
     if note is None or (seen.idle_behavior == "run" and not note.reason):
         return ""
-    who = f"{seen.idle_behavior} by {note.by or 'the server'} since {output.moment(note.at)}"
-    until = "" if note.until is None else f" until {output.moment(note.until)}"
+    who = f"{seen.idle_behavior} by {note.by or 'the server'} since {times.moment(note.at)}"
+    until = "" if note.until is None else f" until {times.moment(note.until)}"
     return f"{who}{until}{': ' if note.reason else ''}{note.reason}"
 
 
-def _drained_because(seen: ShownInstance) -> str:
+def _drained_because(seen: InstanceAnswer) -> str:
     """Return why an instance is drained although it is set to run, "" when it is not."""
     if seen.idle_behavior != "run" or seen.state == "shutdown":
         return ""
@@ -142,10 +143,10 @@ def show(*, client: Client, instance_id: str, as_json: bool) -> None:
     if as_json:
         output.print_json(raw)
     else:
-        output.print_fields(show_fields(view(raw, ShownInstance)))
+        output.print_fields(show_fields(read(raw, InstanceAnswer)))
 
 
-def show_fields(seen: ShownInstance) -> list[tuple[str, str]]:
+def show_fields(seen: InstanceAnswer) -> list[tuple[str, str]]:
     """Return what `show` tells of an instance, as names and values."""
     gone = seen.gone_at is not None
     return [
@@ -160,12 +161,12 @@ def show_fields(seen: ShownInstance) -> list[tuple[str, str]]:
         ("price", output.price(seen.price_usd_per_hour)),
         ("running", ", ".join(seen.running)),
         ("last container", seen.last_container or ""),
-        ("created", output.moment(seen.created_at)),
-        ("last busy", output.moment(seen.last_busy_at)),
-        ("last heard of", output.moment(seen.last_contact_at)),
-        ("missing since", output.moment(seen.missing_since)),
+        ("created", times.moment(seen.created_at)),
+        ("last busy", times.moment(seen.last_busy_at)),
+        ("last heard of", times.moment(seen.last_contact_at)),
+        ("missing since", times.moment(seen.missing_since)),
         ("taken back at", seen.taken_back_at or ""),
-        ("gone", output.moment(seen.gone_at)),
+        ("gone", times.moment(seen.gone_at)),
         ("broken", seen.broken or ""),
         ("why it went" if gone else "last error", seen.last_error or ""),
     ]
@@ -187,12 +188,12 @@ def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
         if until is not None:
             body["until"] = until
         answer = client.send("PUT", instance_path(instance_id, "/idle-behavior"), body)
-        seen = view(answer, ShownInstance)
+        seen = read(answer, InstanceAnswer)
         why = _drained_because(seen)
         besides = f", and drains all the same ({why}): hold it to keep it" if why else ""
         note = seen.idle_behavior_note
         if note is not None and note.until is not None:
-            besides = f" until {output.moment(note.until)}"
+            besides = f" until {times.moment(note.until)}"
         if seen.state == "shutdown":
             besides = ", and is being shut down: nothing keeps it"
         click.echo(output.safe(f"{seen.id} is set to {seen.idle_behavior or name}{besides}"))

@@ -6,17 +6,17 @@ from itertools import chain
 
 import click
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import JOB_STATES, UNFINISHED_JOB_STATES, read
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.job_views import JOB_STATES, UNFINISHED_JOB_STATES, JobView
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
-from longshore.dispatcher.cli.views import view
 
 JOBS_LIMIT = 500
 JOBS_LIMIT_MAX = 1_000_000
 COLUMNS = output.Columns(
-    names=JOB_COLUMNS, row=lambda item: job_row(view(item, JobView)), wrap=("NOTE",)
+    names=JOB_COLUMNS, row=lambda item: job_row(read(item, JobAnswer)), wrap=("NOTE",)
 )
 
 

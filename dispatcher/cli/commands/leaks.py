@@ -7,11 +7,12 @@ from decimal import Decimal
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.instances import LeakAnswer, LeakList
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, Client
 from longshore.dispatcher.cli.failure import FAILED
 from longshore.dispatcher.cli.options import json_option, server_command
-from longshore.dispatcher.cli.views import LeaksView, LeakView, view
 
 _COLUMNS = ("INSTANCE", "TYPE", "FOR", "PRICE", "COST", "WHY", "REMEDY")
 _LOOK = ". See its log for 'a driver call failed' of ListInstances"
@@ -26,7 +27,7 @@ def leaks(*, client: Client, as_json: bool) -> int:
     Exits with 0 when there is none, and with 1 when there is, or when nobody can tell.
     """
     document = client.whole("/v1/leaks", (), LIMIT_MAX)
-    seen = view(document, LeaksView)
+    seen = read(document, LeakList)
     if seen.store_problem:
         output.say(
             f"mend this first: {seen.store_problem}; until then instances may be neither listed "
@@ -46,11 +47,11 @@ def leaks(*, client: Client, as_json: bool) -> int:
     return FAILED if seen.items or not seen.complete else 0
 
 
-def _row(leak: LeakView) -> tuple[str, ...]:
+def _row(leak: LeakAnswer) -> tuple[str, ...]:
     return (
         leak.instance or leak.resource or "",
         leak.instance_type,
-        output.age(leak.since),
+        times.age(leak.since),
         output.price(leak.price_usd_per_hour or Decimal(0)),
         output.money(leak.cost_usd) if leak.price_usd_per_hour else "",
         leak.why,
@@ -58,7 +59,7 @@ def _row(leak: LeakView) -> tuple[str, ...]:
     )
 
 
-def _total(items: Sequence[LeakView]) -> str:
+def _total(items: Sequence[LeakAnswer]) -> str:
     """Return the sum in one sentence; what has no known price is told apart."""
     price = sum((each.price_usd_per_hour or Decimal(0) for each in items), Decimal(0))
     cost = sum((each.cost_usd for each in items), Decimal(0))
@@ -71,9 +72,9 @@ def _total(items: Sequence[LeakView]) -> str:
     return ", ".join(parts)
 
 
-def _doubt(seen: LeaksView) -> str:
+def _doubt(seen: LeakList) -> str:
     more = "more" if seen.items else "something"
     # What waits for the store has not failed: the log would have nothing of it.
     look = "" if seen.store_problem else _LOOK
-    why = output.no_current_listing(seen.listed_at)
+    why = times.no_current_listing(seen.listed_at)
     return f"{more} may be billed and not wanted: {why}{look}"

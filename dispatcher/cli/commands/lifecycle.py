@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 import click
 
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import read_awaited
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.commands.waiting import await_ended, status_of
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import is_job, job_path, path_of
-from longshore.dispatcher.cli.job_views import awaited_view
 from longshore.dispatcher.cli.options import (
-    PRIORITY_MAX,
     Number,
     WholeNumber,
     json_option,
     server_command,
 )
 from longshore.dispatcher.cli.render.progress import outcome_line
+from longshore.dispatcher.input.quantities import PRIORITY_MAX
 
 
 @click.command()
@@ -76,7 +76,7 @@ def priority(*, client: Client, identifier: str, value: int) -> None:
     1000 goes first, 0 is held back (what runs stops).
     """
     answer = client.send("PATCH", path_of(identifier), {"priority": value})
-    seen = awaited_view(identifier, answer)
+    seen = read_awaited(identifier, answer)
     click.echo(output.safe(f"{seen.id} has priority {seen.priority}"))
 
 

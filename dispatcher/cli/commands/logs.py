@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.cli.answers import is_final, read
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.commands.waiting import goes_on
+from longshore.dispatcher.cli.container_words import earlier_attempts
 from longshore.dispatcher.cli.events import shut_down
 from longshore.dispatcher.cli.failure import INTERRUPTED, CommandFailure
 from longshore.dispatcher.cli.ids import container_path, is_job
@@ -23,7 +26,6 @@ from longshore.dispatcher.cli.options import WholeNumber, server_command
 from longshore.dispatcher.cli.output import say
 from longshore.dispatcher.cli.render.terminal_text import Sink
 from longshore.dispatcher.cli.select import chosen_container
-from longshore.dispatcher.cli.views import ContainerView, view
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -105,7 +107,7 @@ def logs(
         if follow:
             seen = look(client, container_id)
     except KeyboardInterrupt:
-        if seen is None or not seen.final:
+        if seen is None or not is_final(seen):
             raise goes_on([container_id]) from None
         raise CommandFailure(
             f"interrupted; the log of {container_id} goes on", exit_code=INTERRUPTED
@@ -142,7 +144,7 @@ class LogTrouble:
         self._silences = 0
         self._said = False
 
-    def note(self, seen: ContainerView) -> None:
+    def note(self, seen: ContainerAnswer) -> None:
         """Say what a look at the container has shown, unless it was said."""
         if seen.log_problem and not self._said:
             say(f"what {self._id} writes does not come here at present: {seen.log_problem}")
@@ -161,19 +163,19 @@ class LogTrouble:
                 raise
 
 
-def look(client: Client, container_id: str) -> ContainerView:
+def look(client: Client, container_id: str) -> ContainerAnswer:
     """Return a container as it is now."""
-    return view(client.get(container_path(container_id)), ContainerView)
+    return read(client.get(container_path(container_id)), ContainerAnswer)
 
 
-def on_its_way(seen: ContainerView) -> bool:
+def on_its_way(seen: ContainerAnswer) -> bool:
     """Return whether a container has ended with bytes of its log not yet at the server."""
-    return seen.final and bool(seen.attempts) and not seen.attempts[-1].log_complete
+    return is_final(seen) and bool(seen.attempts) and not seen.attempts[-1].log_complete
 
 
-def shortage(seen: ContainerView, received: Mapping[str, int]) -> str:
+def shortage(seen: ContainerAnswer, received: Mapping[str, int]) -> str:
     """Return what is missing of the log of an ended container, as a sentence; "" for nothing."""
-    if not seen.final or not seen.attempts:
+    if not is_final(seen) or not seen.attempts:
         return ""
     last = seen.attempts[-1]
     written = {"stdout": last.stdout_bytes, "stderr": last.stderr_bytes}
@@ -190,13 +192,13 @@ def shortage(seen: ContainerView, received: Mapping[str, int]) -> str:
     )
 
 
-def never_started(seen: ContainerView) -> str:
+def never_started(seen: ContainerAnswer) -> str:
     """Return why there is no output of a container of which nothing ran, "" where some did."""
     if any(each.started_at is not None for each in seen.attempts):
         return ""
-    if seen.earlier_attempts:
+    if earlier_attempts(seen):
         return ""
-    if seen.final:
+    if is_final(seen):
         why = f": {seen.reason.message}" if seen.reason is not None else ""
         return f"{seen.id} has no output: it never started ({seen.state}{why})"
     why = f": {seen.waiting}" if seen.waiting else ""
@@ -308,7 +310,7 @@ class Tail:
 
     def _look(self) -> None:
         seen = look(self._client, self._id)
-        attempts = seen.earlier_attempts + len(seen.attempts)
+        attempts = earlier_attempts(seen) + len(seen.attempts)
         if self._attempts and attempts > self._attempts:
             # Another attempt began, with a log of its own: rather some bytes twice than none.
             self._offset = 0

@@ -2,76 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal
 from urllib.parse import urlencode
 
 import click
 import msgspec
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.jobs import PlanAnswer, PlannedChanges
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
 from longshore.dispatcher.cli.options import json_option, server_command
-from longshore.dispatcher.cli.views import ReasonView, view
 
 STEPS_SHOWN = 20
 
 
-class ChangesView(msgspec.Struct, frozen=True, kw_only=True):
-    """How many containers would be started, replaced, changed as they run, ended, and so on."""
-
-    place: int = 0
-    update: int = 0
-    in_place: int = 0
-    stop: int = 0
-    migrate: int = 0
-    ignore: int = 0
-    lost: int = 0
-    preempt: int = 0
-    blocked: int = 0
-    later: int = 0
-
-
-class CreateView(msgspec.Struct, frozen=True, kw_only=True):
-    """Instances of one type that would be created."""
-
-    instance_type: str
-    number: int = 0
-    price_per_hour: Decimal = Decimal(0)
-
-
-class PriceChangeView(msgspec.Struct, frozen=True, kw_only=True):
-    """Between how many dollars more all instances would cost an hour."""
-
-    least: Decimal = Decimal(0)
-    most: Decimal = Decimal(0)
-
-
-class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done on one instance."""
-
-    instance: str
-    action: str = ""
-    detail: str = ""
-
-
-class PlanView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job would come to."""
-
-    changes: ChangesView = ChangesView()
-    creates: tuple[CreateView, ...] = ()
-    price_change_per_hour: PriceChangeView = PriceChangeView()
-    waiting: tuple[ReasonView, ...] = ()
-    steps: tuple[StepView, ...] = ()
-    steps_left_out: int = 0
-    of_run: bool = False
-    next_launch: datetime | None = None
-
-
-CHANGES = tuple(field.name for field in msgspec.structs.fields(ChangesView))
+CHANGES = tuple(field.name for field in msgspec.structs.fields(PlannedChanges))
 
 
 @click.command()
@@ -102,15 +51,15 @@ def plan(*, client: Client, file: str, job_id: str, all_steps: bool, as_json: bo
     if as_json:
         output.print_json(answer)
         return
-    print_plan(view(answer, PlanView), all_steps=all_steps)
+    print_plan(read(answer, PlanAnswer), all_steps=all_steps)
 
 
-def print_plan(seen: PlanView, *, all_steps: bool) -> None:
+def print_plan(seen: PlanAnswer, *, all_steps: bool) -> None:
     """Write a plan: its counts, then what there is of instances, prices, waiting and steps."""
     if seen.of_run:
         when = "it is run on demand (longshore dispatch)"
-        if seen.next_launch is not None:
-            when = f"its schedule launches it first at {output.moment(seen.next_launch)}"
+        if seen.next_launch:
+            when = f"its schedule launches it first at {times.moment(seen.next_launch)}"
         click.echo(f"Nothing starts when it is submitted: {when}.")
         click.echo("One run, launched now, would be:\n")
     output.print_table(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.instances import StrayList
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, Client
 from longshore.dispatcher.cli.ids import instance_path
 from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
-from longshore.dispatcher.cli.views import StraysView, view
 
 
 @click.group(cls=PlainGroup)
@@ -25,7 +26,7 @@ def list_them(*, client: Client, as_json: bool) -> None:
     It is kept until you say what becomes of it, and its instance with it.
     """
     document = client.whole("/v1/strays", (), LIMIT_MAX)
-    seen = view(document, StraysView)
+    seen = read(document, StrayList)
     if as_json:
         output.print_json(document)
     elif seen.items:
@@ -36,7 +37,7 @@ def list_them(*, client: Client, as_json: bool) -> None:
                     each.instance,
                     each.attempt,
                     each.container or "",
-                    output.age(each.found_at),
+                    times.age(each.found_at),
                     each.fate,
                 )
                 for each in seen.items
@@ -57,7 +58,7 @@ def _decision(name: str, explained: str, told: str) -> None:
             instance_path(instance_id, "/strays"),
             {"fate": name, "attempts": list(attempts)},
         )
-        for each in view(answer, StraysView).items:
+        for each in read(answer, StrayList).items:
             click.echo(output.safe(f"{each.attempt} on {each.instance} {told}"))
 
 

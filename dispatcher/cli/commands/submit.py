@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import Awaited, read_awaited
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.commands.logs import (
     BOTH_STREAMS,
@@ -17,15 +19,14 @@ from longshore.dispatcher.cli.commands.logs import (
 )
 from longshore.dispatcher.cli.commands.waiting import await_ended, goes_on, named, status_of
 from longshore.dispatcher.cli.container_options import container_options, described_body
+from longshore.dispatcher.cli.container_words import is_waiting
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import Source, located
-from longshore.dispatcher.cli.job_terms import refuse_endless
-from longshore.dispatcher.cli.job_views import Awaited, JobView
+from longshore.dispatcher.cli.job_terms import next_run, refuse_endless
 from longshore.dispatcher.cli.options import idempotency_option, json_option, server_command
 from longshore.dispatcher.cli.render.progress import LineProgress, outcomes
 from longshore.dispatcher.cli.select import only_container
 from longshore.dispatcher.cli.submission import content, is_job_body, read_sources
-from longshore.dispatcher.cli.views import ContainerView, view
 
 
 @click.command()
@@ -110,30 +111,21 @@ def send(
     client: Client, body: object, sources: list[Source], idempotency_key: str
 ) -> tuple[list[Json], list[Awaited]]:
     """Submit a job or containers; return what was created, as JSON and as views."""
-    job = is_job_body(body)
-    path = "/v1/jobs" if job else "/v1/containers"
+    path = "/v1/jobs" if is_job_body(body) else "/v1/containers"
     try:
         answer = client.send("POST", path, body, idempotency_key=idempotency_key)
     except CommandFailure as failure:
         raise located(failure, sources) from failure
     created = created_items(answer)
-    kind: type[Awaited] = JobView if job else ContainerView
-    return created, [view(each, kind) for each in created]
+    return created, [read_awaited(str(each.get("id")), each) for each in created]
 
 
 def _tell(created: list[Awaited], *, to_stderr: bool) -> None:
     """Write the ids of what was created, and when a periodic job runs first."""
     for each in created:
         click.echo(output.safe(each.id), err=to_stderr)
-        if isinstance(each, JobView) and each.next_launch is not None:
-            output.say(f"{each.id} runs next at {output.moment(each.next_launch)}{_six(each)}")
-
-
-def _six(job: JobView) -> str:
-    """Return what six fields of a cron expression mean: to some systems the sixth is the year."""
-    cron = [] if job.periodic is None else job.periodic.cron
-    six = any(len(each.split()) == 6 for each in cron)
-    return " (of six fields of a cron expression, the first is the second)" if six else ""
+        if isinstance(each, JobAnswer) and (first := next_run(each)):
+            output.say(first)
 
 
 def created_items(answer: object) -> list[Json]:
@@ -172,7 +164,7 @@ class FirstLooks:
             # Whoever reads the log goes on as well, and says so when the server stays away.
             return
         self._progress.changed(seen)
-        self._over = not seen.waits
+        self._over = not is_waiting(seen)
 
 
 def follow_output(client: Client, created: Awaited) -> dict[str, int]:
@@ -181,7 +173,7 @@ def follow_output(client: Client, created: Awaited) -> dict[str, int]:
     Of a job that is its only container's; of one with several it says how to see one's. Returns
     how many bytes of each stream came, nothing when the log could not be read.
     """
-    container_id = only_container(client, created) if isinstance(created, JobView) else created.id
+    container_id = only_container(client, created) if isinstance(created, JobAnswer) else created.id
     if container_id is None:
         output.say(
             f"{created.id} has several containers; see the output of one with "
@@ -205,5 +197,5 @@ def follow_output(client: Client, created: Awaited) -> dict[str, int]:
 
 def tell_shortage(ended: Awaited, received: dict[str, int]) -> None:
     """Say what is missing of a container's output."""
-    if isinstance(ended, ContainerView) and (missing := shortage(ended, received)):
+    if not isinstance(ended, JobAnswer) and (missing := shortage(ended, received)):
         output.say(missing)

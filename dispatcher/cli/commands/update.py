@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.ids import job_path
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
-from longshore.dispatcher.cli.job_views import JobView
 from longshore.dispatcher.cli.options import json_option, server_command
-from longshore.dispatcher.cli.views import view
 
 
 @click.command()
@@ -29,12 +29,12 @@ def update(*, client: Client, identifier: str, file: str, as_json: bool) -> None
     """
     expect_job_id(identifier, "updated")
     body, sources = job_in(file)
-    before = view(client.get(job_path(identifier)), JobView)
+    before = read(client.get(job_path(identifier)), JobAnswer)
     try:
         answer = client.send("PUT", job_path(identifier), body)
     except CommandFailure as failure:
         raise located(failure, sources) from failure
-    after = view(answer, JobView)
+    after = read(answer, JobAnswer)
     if as_json:
         output.print_json(answer)
     elif after.revision == before.revision:

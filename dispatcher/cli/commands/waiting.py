@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import Awaited, exit_status, is_final
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, CommandFailure
 from longshore.dispatcher.cli.ids import what_goes_on
 from longshore.dispatcher.cli.job_terms import why_endless
-from longshore.dispatcher.cli.job_views import Awaited, JobView
 from longshore.dispatcher.cli.render.progress import progress_for
 from longshore.dispatcher.cli.watching import Watcher
 
@@ -27,7 +28,7 @@ def await_ended(
 
     def changed(seen: Awaited) -> None:
         progress.changed(seen)
-        if isinstance(seen, JobView) and seen.id not in told and not seen.final:
+        if isinstance(seen, JobAnswer) and seen.id not in told and not is_final(seen):
             told.add(seen.id)
             if why := why_endless(seen):
                 output.say(f"waiting for {seen.id} until it is cancelled: {why}")
@@ -39,7 +40,7 @@ def await_ended(
     except KeyboardInterrupt:
         raise goes_on(identifiers) from None
     if not ended:
-        waited_for = [each for each in watch.ids if not watch.views[each].final]
+        waited_for = [each for each in watch.ids if not is_final(watch.views[each])]
         raise CommandFailure(
             f"not ended within {timeout_s:g} s: {named(waited_for)}",
             remedy="They go on" if len(waited_for) > 1 else "It goes on",
@@ -66,4 +67,4 @@ def named(identifiers: Sequence[str], at_most: int = 5) -> str:
 
 def status_of(ended: Iterable[Awaited]) -> int:
     """Return the first exit code that is not 0, in the order given."""
-    return next((each.status for each in ended if each.status), 0)
+    return next((status for each in ended if (status := exit_status(each))), 0)

@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import UNFINISHED_STATES, is_final
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.commands.configuration import config_failure
 from longshore.dispatcher.cli.commands.instances import INSTANCES_LIMIT_MAX
@@ -33,7 +34,6 @@ from longshore.dispatcher.cli.demo.story import Story
 from longshore.dispatcher.cli.events import Changed, Connected, Disconnected, EventFeed
 from longshore.dispatcher.cli.failure import INTERRUPTED, CommandFailure
 from longshore.dispatcher.cli.ids import container_path, instance_path
-from longshore.dispatcher.cli.views import UNFINISHED_STATES
 from longshore.drivers.errors import ConfigError, LongshoreError
 
 LOG_NAME = "server.log"
@@ -182,7 +182,7 @@ class Stage:
             return
         deadline = time.monotonic() + CLEAN_UP_S
         for each in list(self.story.containers.values()):
-            if not each.final:
+            if not is_final(each):
                 self._try("POST", container_path(each.id, "/cancel"), {})
         while not self._containers_ended() and time.monotonic() < deadline:
             self._take_one()
@@ -192,7 +192,7 @@ class Stage:
                 self._try("POST", instance_path(story.id, "/kill"), body)
 
     def _containers_ended(self) -> bool:
-        return all(each.final for each in self.story.containers.values())
+        return all(is_final(each) for each in self.story.containers.values())
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began

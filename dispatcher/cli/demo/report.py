@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli import container_words, output
 from longshore.dispatcher.cli.demo.scenario import PROMISES
 from longshore.dispatcher.cli.demo.story import InstanceStory, Story
 
@@ -67,8 +67,8 @@ class LiveScreen:
                 str(each.priority),
                 f"{each.cpus:g}",
                 each.state,
-                output.duration(each.ran_for_s()),
-                each.note(),
+                output.duration(container_words.ran_for_s(each)),
+                container_words.note(each),
             )
             for each in list(story.containers.values())
         ]
@@ -101,7 +101,7 @@ def print_tables(story: Story) -> None:
                 str(each.priority),
                 each.instance or (each.attempts[-1].instance if each.attempts else "") or "",
                 each.instance_type or "",
-                f"{each.ran_for_s() or 0:.1f}s",
+                f"{container_words.ran_for_s(each) or 0:.1f}s",
                 output.money(each.cost_usd),
                 "" if each.exit_code is None else str(each.exit_code),
                 each.state,

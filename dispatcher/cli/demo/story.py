@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from msgspec import to_builtins
+
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.instances import InstanceAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import is_final, read
 from longshore.dispatcher.cli.demo.scenario import (
     IDLE_TIMEOUT_S,
     PROMISES,
     QUOTA_INSTANCES,
     Promise,
 )
-from longshore.dispatcher.cli.views import ContainerView, ShownInstance, view
 
 EVENTS_MAY_LAG_S = 1.0
 
@@ -38,19 +42,19 @@ class Story:
     """Everything seen so far; `tell(elapsed_s, sentence)` is called for each thing that happens."""
 
     tell: Callable[[float, str], None]
-    containers: dict[str, ContainerView] = field(default_factory=dict)
+    containers: dict[str, ContainerAnswer] = field(default_factory=dict)
     instances: dict[str, InstanceStory] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
     seen_running: set[str] = field(default_factory=set)
     seen_waiting: dict[str, str] = field(default_factory=dict)
     most_instances: int = 0
 
-    def hear_container(self, data: Mapping[str, Any], elapsed_s: float) -> ContainerView | None:
+    def hear_container(self, data: Mapping[str, Any], elapsed_s: float) -> ContainerAnswer | None:
         """Take what is said of a container; return it when that is news."""
         before = self.containers.get(str(data.get("id")))
         known = {} if before is None else _as_data(before)
-        seen = view({**known, **data}, ContainerView)
-        if before is not None and before.final and not seen.final:
+        seen = read({**known, **data}, ContainerAnswer)
+        if before is not None and is_final(before) and not is_final(seen):
             # An answer that was on its way while the end was told.
             return None
         self.containers[seen.id] = seen
@@ -63,7 +67,7 @@ class Story:
 
     def hear_waiting(self, data: Mapping[str, Any], elapsed_s: float) -> None:
         """Take why a container waits, and tell it the first time."""
-        seen = view(data, ContainerView)
+        seen = read(data, ContainerAnswer)
         known = self.containers.get(seen.id)
         if known is None or known.state != seen.state or not seen.waiting:
             return
@@ -74,7 +78,7 @@ class Story:
 
     def hear_instance(self, data: Mapping[str, Any], elapsed_s: float) -> None:
         """Take what is said of an instance."""
-        seen = view(data, ShownInstance)
+        seen = read(data, InstanceAnswer)
         story = self.instances.get(seen.id)
         if story is None:
             story = self.instances[seen.id] = InstanceStory(
@@ -102,7 +106,7 @@ class Story:
 
     def containers_over(self) -> bool:
         """Return whether all promised containers have ended."""
-        ended = {each.name for each in self.containers.values() if each.final}
+        ended = {each.name for each in self.containers.values() if is_final(each)}
         return set(PROMISES) <= ended
 
     def over(self) -> bool:
@@ -142,7 +146,7 @@ class Story:
             broken.append(f"{self.most_instances} instances at once, of {QUOTA_INSTANCES} allowed")
         return broken
 
-    def _broken(self, promise: Promise, seen: ContainerView | None) -> list[str]:
+    def _broken(self, promise: Promise, seen: ContainerAnswer | None) -> list[str]:
         if seen is None:
             return [f"{promise.name} was never submitted"]
         broken = []
@@ -159,7 +163,7 @@ class Story:
         return broken
 
 
-def container_sentence(seen: ContainerView) -> str:
+def container_sentence(seen: ContainerAnswer) -> str:
     """Return what is told when a container changed state."""
     match seen.state:
         case "queued":
@@ -174,7 +178,7 @@ def container_sentence(seen: ContainerView) -> str:
             return f"{seen.name} {seen.state}"
 
 
-def _stage(seen: ContainerView) -> str:
+def _stage(seen: ContainerAnswer) -> str:
     """Return the state, but one for all that wait: places are given and taken back at quota."""
     return "waiting" if seen.state in {"queued", "locked"} else seen.state
 
@@ -186,8 +190,6 @@ def _idled(story: InstanceStory) -> bool:
     return story.shut_down_s - story.first_idle_s > IDLE_TIMEOUT_S - EVENTS_MAY_LAG_S
 
 
-def _as_data(seen: ContainerView) -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415 - views hold it already; named here for its one use
-
-    data: dict[str, Any] = msgspec.structs.asdict(seen)
+def _as_data(seen: ContainerAnswer) -> dict[str, Any]:
+    data: dict[str, Any] = to_builtins(seen, builtin_types=(Decimal,))
     return data

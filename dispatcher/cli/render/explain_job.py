@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from msgspec import to_builtins
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli import job_words, output, times
+from longshore.dispatcher.cli.answers import is_final, read
 from longshore.dispatcher.cli.client import Client, Json
 from longshore.dispatcher.cli.ids import job_path
-from longshore.dispatcher.cli.job_views import JobView
 from longshore.dispatcher.cli.render.job_render import progress_line
 from longshore.dispatcher.cli.render.job_runs import print_runs
-from longshore.dispatcher.cli.views import ContainerView, view
 
 EXAMINED_MOST = 5_000
 INSTANCES_SHOWN = 10
@@ -43,19 +44,19 @@ class WaitingGroup:
 def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
     """Write what keeps a job from going on; of very many that wait the newest are looked at."""
     raw = client.get(job_path(job_id))
-    job = view(raw, JobView)
+    job = read(raw, JobAnswer)
     query = [("job", job_id), ("state", "queued")]
-    queued: list[ContainerView] = []
-    if not job.final:
+    queued: list[ContainerAnswer] = []
+    if not is_final(job):
         pages = client.pages("/v1/containers", query, EXAMINED_MOST)
-        queued = [view(each, ContainerView) for each in pages]
+        queued = [read(each, ContainerAnswer) for each in pages]
     groups = grouped(queued)
     if as_json:
         output.print_json(document(job, groups, len(queued)))
         return
     for line in explanation(job, groups, len(queued)):
         output.print_wrapped(line)
-    if job.is_per_instance:
+    if job_words.is_per_instance(job):
         # Each waits for its own instance, and so for its own reason.
         output.print_block("where they wait, and what for", by_instance(queued))
         return
@@ -66,24 +67,25 @@ def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
             for each in groups
         ],
     )
-    if job.is_template:
+    if job_words.is_template(job):
         print_runs(client, job.id)
 
 
-def by_instance(waiting: Sequence[ContainerView]) -> list[tuple[str, str]]:
+def by_instance(waiting: Sequence[ContainerAnswer]) -> list[tuple[str, str]]:
     """Return of the oldest containers that wait for their instances where, and why."""
     oldest = list(reversed(waiting))
-    rows = [(each.for_instance, each.waiting or NOT_LOOKED) for each in oldest[:INSTANCES_SHOWN]]
+    shown = oldest[:INSTANCES_SHOWN]
+    rows = [(each.for_instance or "", each.waiting or NOT_LOOKED) for each in shown]
     left_out = len(oldest) - len(rows)
     return [*rows, ("...", f"and {left_out} more")] if left_out else rows
 
 
-def grouped(waiting: Iterable[ContainerView]) -> list[WaitingGroup]:
+def grouped(waiting: Iterable[ContainerAnswer]) -> list[WaitingGroup]:
     """Return containers by why they wait, the largest group first.
 
     Of each group, which is told newest first, the example is the oldest: it is next.
     """
-    groups: dict[tuple[str, str, str], list[ContainerView]] = {}
+    groups: dict[tuple[str, str, str], list[ContainerAnswer]] = {}
     for each in waiting:
         groups.setdefault(_kind(each), []).append(each)
     found = [
@@ -94,55 +96,55 @@ def grouped(waiting: Iterable[ContainerView]) -> list[WaitingGroup]:
             count=len(members),
             example=members[-1].id,
             message=members[-1].waiting or NOT_LOOKED,
-            for_instance=members[-1].for_instance,
+            for_instance=members[-1].for_instance or "",
         )
         for (code, behind_code, limit), members in groups.items()
     ]
     return sorted(found, key=lambda group: (-group.count, group.code, group.behind_code))
 
 
-def _kind(seen: ContainerView) -> tuple[str, str, str]:
+def _kind(seen: ContainerAnswer) -> tuple[str, str, str]:
     wait = seen.waiting_for
     if wait is None or not wait.code:
         return NOT_PLANNED, "", ""
     return wait.code, wait.behind_code or "", wait.limit or ""
 
 
-def explanation(job: JobView, groups: list[WaitingGroup], examined: int) -> list[str]:
+def explanation(job: JobAnswer, groups: list[WaitingGroup], examined: int) -> list[str]:
     """Return what is to be said of a job, in sentences."""
-    if job.final:
+    if is_final(job):
         why = f": {job.reason.message}" if job.reason and job.reason.message else ""
-        return [f"{job.title} has ended: {job.state}, {job.progress()}{why}"]
-    state = f"{job.state} and {job.cancelling}" if job.cancelling else job.state
+        return [f"{job_words.title(job)} has ended: {job.state}, {job_words.progress(job)}{why}"]
+    state = f"{job.state} and {ends}" if (ends := job_words.cancelling(job)) else job.state
     lines = [f"{progress_line(job)}; it is {state}"]
     if job.held:
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
-    if job.next_launch is not None:
-        lines.append(f"Its next launch is at {output.moment(job.next_launch)}.")
-    if job.trouble is not None:
+    if job.next_launch:
+        lines.append(f"Its next launch is at {times.moment(job.next_launch)}.")
+    if job.trouble:
         lines.append(f"It is not well: {job.trouble.message}.")
     if job.counts.locked:
         lines.append(
             f"{job.counts.locked} have a place, or are next in line, and have not started yet."
         )
-    if job.is_per_instance and job.waiting_for is not None:
+    if job_words.is_per_instance(job) and job.waiting_for:
         lines.append(f"It is on no instance: {job.waiting_for.message}.")
-    elif not groups and not job.is_template:
+    elif not groups and not job_words.is_template(job):
         lines.append("None of its containers waits in the queue.")
     elif examined < job.counts.queued and examined >= EXAMINED_MOST:
         lines.append(f"{job.counts.queued} wait; these are the newest {examined}.")
     return lines
 
 
-def document(job: JobView, groups: list[WaitingGroup], examined: int) -> Json:
+def document(job: JobAnswer, groups: list[WaitingGroup], examined: int) -> Json:
     """Return the same as one JSON document."""
     return {
         "id": job.id,
         "state": job.state,
         "held": job.held,
         "sentence": explanation(job, groups, examined)[0],
-        **({"next_launch": output.moment(job.next_launch)} if job.next_launch is not None else {}),
-        **({"trouble": to_builtins(job.trouble)} if job.trouble is not None else {}),
+        **({"next_launch": times.moment(job.next_launch)} if job.next_launch else {}),
+        **({"trouble": to_builtins(job.trouble)} if job.trouble else {}),
         "queued": job.counts.queued,
         "locked": job.counts.locked,
         "examined": examined,

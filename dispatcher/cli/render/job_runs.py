@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.job_views import JobView
 from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
-from longshore.dispatcher.cli.views import view
 
 RUNS_SHOWN = 10
 
@@ -20,7 +20,7 @@ def print_runs(client: Client, job_id: str) -> None:
         click.echo("\nIt has not run yet.")
         return
     click.echo("\nits runs, newest first")
-    rows = [job_row(view(run, JobView)) for run in runs[:RUNS_SHOWN]]
+    rows = [job_row(read(run, JobAnswer)) for run in runs[:RUNS_SHOWN]]
     output.print_table(JOB_COLUMNS, rows, wrap=("NOTE",))
     if len(runs) > RUNS_SHOWN:
         click.echo(f"and more: 'longshore jobs --parent {output.safe(job_id)}'")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from longshore.dispatcher.cli import output
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.cli import container_words, job_words, output, times
+from longshore.dispatcher.cli.answers import CONTAINER_STATES, Awaited, is_final
 from longshore.dispatcher.cli.ids import is_job
-from longshore.dispatcher.cli.job_views import Awaited, JobView
 from longshore.dispatcher.cli.render.job_render import job_outcome_line, progress_line
-from longshore.dispatcher.cli.views import CONTAINER_STATES, ContainerView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,18 +72,17 @@ class LineProgress:
 
     def changed(self, seen: Awaited) -> None:
         """Write a line when state or instance changed; the reason alone is no news."""
-        if isinstance(seen, JobView):
+        if isinstance(seen, JobAnswer):
             click.echo(progress_line(seen), err=True)
             return
+        shown = container_words.shown_state(seen)
         # Places are given and taken back while the cloud is at its quota: that is no news.
-        state = ("waiting", None) if seen.waits else (seen.shown_state, seen.instance)
-        if self._states.get(seen.id) == state or seen.final:
+        state = ("waiting", None) if container_words.is_waiting(seen) else (shown, seen.instance)
+        if self._states.get(seen.id) == state or is_final(seen):
             return
         self._states[seen.id] = state
-        note = seen.note()
-        click.echo(
-            output.safe(f"{seen.id} {seen.shown_state}{f': {note}' if note else ''}"), err=True
-        )
+        note = container_words.note(seen)
+        click.echo(output.safe(f"{seen.id} {shown}{f': {note}' if note else ''}"), err=True)
 
     def say(self, sentence: str) -> None:
         """Write the sentence."""
@@ -139,7 +139,7 @@ class CountProgress:
     def _write(self) -> None:
         seen = list(self._views.values())
         # How all of them ended is the answer of the command.
-        if len(seen) != self._awaited or all(each.final for each in seen):
+        if len(seen) != self._awaited or all(is_final(each) for each in seen):
             return
         lines = count_lines(seen)
         for line in lines:
@@ -203,7 +203,7 @@ class LiveProgress:
         return Group(*parts)
 
 
-def bars(jobs: Sequence[JobView]) -> RenderableType:
+def bars(jobs: Sequence[JobAnswer]) -> RenderableType:
     """Return a line for each job: how far it is, in words and as a bar."""
     from rich.progress_bar import ProgressBar  # noqa: PLC0415 - slow, only terminals need it
     from rich.table import Table  # noqa: PLC0415 - slow to import, only terminals need it
@@ -211,16 +211,16 @@ def bars(jobs: Sequence[JobView]) -> RenderableType:
 
     grid = Table.grid(padding=(0, 1))
     for each in jobs:
-        total, ended = each.counts.total, each.counts.ended
+        total, ended = each.counts.total, job_words.ended(each.counts)
         bar = ProgressBar(total=max(1, total), completed=ended, width=BAR_WIDTH)
         grid.add_row(Text(progress_line(each)), bar)
     return grid
 
 
-def apart(seen: Sequence[Awaited]) -> tuple[list[JobView], list[ContainerView]]:
+def apart(seen: Sequence[Awaited]) -> tuple[list[JobAnswer], list[ContainerAnswer]]:
     """Return jobs and containers, each in their order."""
-    jobs = [each for each in seen if isinstance(each, JobView)]
-    return jobs, [each for each in seen if not isinstance(each, JobView)]
+    jobs = [each for each in seen if isinstance(each, JobAnswer)]
+    return jobs, [each for each in seen if not isinstance(each, JobAnswer)]
 
 
 def count_lines(seen: Sequence[Awaited]) -> list[str]:
@@ -230,14 +230,14 @@ def count_lines(seen: Sequence[Awaited]) -> list[str]:
     return [*lines, summary(containers)] if containers else lines
 
 
-def row(seen: ContainerView) -> tuple[str, ...]:
+def row(seen: ContainerAnswer) -> tuple[str, ...]:
     """Return a container's cells in the live table."""
-    lasting = seen.ran_for_s()
-    spent = output.age(seen.created_at) if lasting is None else output.duration(lasting)
-    return (seen.id, seen.title, seen.state, spent, seen.note())
+    lasting = container_words.ran_for_s(seen)
+    spent = times.age(seen.created_at) if lasting is None else output.duration(lasting)
+    return (seen.id, container_words.title(seen), seen.state, spent, container_words.note(seen))
 
 
-def most_telling(seen: Sequence[ContainerView], room: int) -> list[ContainerView]:
+def most_telling(seen: Sequence[ContainerAnswer], room: int) -> list[ContainerAnswer]:
     """Return at most `room` containers: what runs before what waits before what has ended."""
     if len(seen) <= room:
         return list(seen)
@@ -245,7 +245,7 @@ def most_telling(seen: Sequence[ContainerView], room: int) -> list[ContainerView
     return sorted(seen, key=lambda each: rank.get(each.state, 3))[:room]
 
 
-def summary(seen: Sequence[ContainerView]) -> str:
+def summary(seen: Sequence[ContainerAnswer]) -> str:
     """Return how many are in each state, as a phrase."""
     count = Counter(each.state for each in seen)
     return ", ".join(f"{count[state]} {state}" for state in CONTAINER_STATES if count[state])
@@ -263,15 +263,15 @@ def outcomes(ended: Sequence[Awaited]) -> list[str]:
 
 def outcome_line(seen: Awaited) -> str:
     """Return how a container or a job ended, in one line."""
-    if isinstance(seen, JobView):
+    if isinstance(seen, JobAnswer):
         return job_outcome_line(seen)
     parts = [seen.id]
-    if seen.title:
-        parts.append(f"({seen.title})")
+    if name := container_words.title(seen):
+        parts.append(f"({name})")
     parts.append(seen.state)
     if seen.exit_code is not None:
         parts.append(f"with exit code {seen.exit_code}")
-    lasting = seen.ran_for_s()
+    lasting = container_words.ran_for_s(seen)
     if lasting is not None:
         parts.append(f"after {output.duration(lasting)}")
     if seen.instance:

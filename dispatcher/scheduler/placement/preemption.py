@@ -31,7 +31,7 @@ from typing import Annotated, assert_never
 
 import msgspec
 
-from longshore.dispatcher.domain.containers import PRIORITY_MAX
+from longshore.dispatcher.input.quantities import PRIORITY_MAX
 from longshore.dispatcher.scheduler.placement.fleet import Slot
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge
