@@ -1,30 +1,22 @@
-"""Putting the API together: one table of routes serves the router and the OpenAPI document."""
+"""Putting the API together: the routes' tables serve the router and the OpenAPI document."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from longshore.dispatcher.api.render.problems import problems_middleware
-from longshore.dispatcher.api.routes.containers import LIST_PARAMETERS, ContainerRoutes
-from longshore.dispatcher.api.routes.explain import ExplainRoute
-from longshore.dispatcher.api.routes.instances import (
-    INSTANCE_LIST_PARAMETERS,
-    PAGE_PARAMETERS,
-    InstanceRoutes,
-)
+from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
+from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
+from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
+from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
-from longshore.dispatcher.api.routes.server import ServerRoutes
+from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
-from longshore.dispatcher.api.schemas import containers as wire
-from longshore.dispatcher.api.schemas import explain as explain_wire
-from longshore.dispatcher.api.schemas import health
-from longshore.dispatcher.api.schemas import instances as instance_wire
 from longshore.dispatcher.api.server import LIMITS
 from longshore.dispatcher.api.validate.bodies import Bodies
 from longshore.dispatcher.api.validate.jobs import JobDecoder
@@ -37,6 +29,7 @@ from longshore.dispatcher.service.services import Services
 class _Parts:
     containers: ContainerRoutes
     jobs: JobRoutes
+    logs: LogRoutes
     explain: ExplainRoute
     instances: InstanceRoutes
     server: ServerRoutes
@@ -73,9 +66,9 @@ def make_app(
             services.logs,
             bodies=bodies,
             decoder=decoder,
-            gate=logs,
             limits=limits,
         ),
+        logs=LogRoutes(services.containers, services.logs, gate=logs, limits=limits),
         jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(services.containers),
         instances=InstanceRoutes(services.instances, bodies=bodies, limits=limits, now=now),
@@ -124,174 +117,11 @@ def _mount(app: web.Application, routes: list[Route], version: str) -> None:
 
 
 def _routes(parts: _Parts) -> list[Route]:
-    container, instance = "/v1/containers/{id}", "/v1/instances/{id}"
-    one: Any = wire.ContainerRequest
     return [
-        Route(
-            method="POST",
-            path="/v1/containers",
-            handler=parts.containers.submit,
-            summary="Submit one container, or a list of them, all or nothing",
-            request=(one, list[one]),
-            answer=(wire.ContainerAnswer, wire.ContainerList),
-            status=201,
-            headers=("Idempotency-Key",),
-        ),
-        Route(
-            method="GET",
-            path="/v1/containers",
-            handler=parts.containers.list,
-            summary="List containers, newest first",
-            answer=(wire.ContainerList,),
-            parameters=LIST_PARAMETERS,
-        ),
-        Route(
-            method="GET",
-            path=container,
-            handler=parts.containers.show,
-            summary="Show one container",
-            answer=(wire.ContainerAnswer,),
-        ),
-        Route(
-            method="PATCH",
-            path=container,
-            handler=parts.containers.change,
-            summary="Change a container's priority",
-            request=(wire.PriorityRequest,),
-            answer=(wire.ContainerAnswer,),
-        ),
-        Route(
-            method="POST",
-            path=f"{container}/cancel",
-            handler=parts.containers.cancel,
-            summary="Ask for a container to be cancelled",
-            request=(wire.CancelRequest,),
-            answer=(wire.ContainerAnswer,),
-            status=202,
-        ),
-        Route(
-            method="GET",
-            path=f"{container}/explain",
-            handler=parts.explain.show,
-            summary="Explain why a container waits, or what became of it",
-            answer=(explain_wire.ExplanationAnswer,),
-        ),
-        Route(
-            method="GET",
-            path=f"{container}/logs",
-            handler=parts.containers.logs,
-            summary="Stream the bytes of stdout or stderr",
-            media_type="application/octet-stream",
-            parameters=("stream", "offset", "follow"),
-            streams=True,
-        ),
+        *container_routes(parts.containers),
+        *log_routes(parts.logs),
+        *explain_routes(parts.explain),
         *job_routes(parts.jobs),
-        *_instance_routes(parts, instance),
-        *_server_routes(parts),
-    ]
-
-
-def _instance_routes(parts: _Parts, instance: str) -> list[Route]:
-    return [
-        Route(
-            method="GET",
-            path="/v1/instances",
-            handler=parts.instances.list,
-            summary="List instances, by id; with gone=true those that are gone, the last first",
-            answer=(instance_wire.InstanceList,),
-            parameters=INSTANCE_LIST_PARAMETERS,
-        ),
-        Route(
-            method="GET",
-            path=instance,
-            handler=parts.instances.show,
-            summary="Show one instance, gone or not",
-            answer=(instance_wire.InstanceAnswer,),
-        ),
-        Route(
-            method="PUT",
-            path=f"{instance}/idle-behavior",
-            handler=parts.instances.set_idle_behavior,
-            summary="Let an instance run, hold it or drain it",
-            request=(instance_wire.IdleBehaviorRequest,),
-            answer=(instance_wire.InstanceAnswer,),
-        ),
-        Route(
-            method="POST",
-            path=f"{instance}/kill",
-            handler=parts.instances.kill,
-            summary="Destroy an instance now, whatever runs on it",
-            request=(instance_wire.KillRequest,),
-            answer=(instance_wire.InstanceAnswer,),
-            status=202,
-        ),
-        Route(
-            method="GET",
-            path="/v1/strays",
-            handler=parts.instances.strays,
-            summary="List what another store has started, and is kept",
-            answer=(instance_wire.StrayList,),
-            parameters=PAGE_PARAMETERS,
-        ),
-        Route(
-            method="POST",
-            path=f"{instance}/strays",
-            handler=parts.instances.decide_strays,
-            summary="End what is kept on an instance, or leave it to its own end",
-            request=(instance_wire.StraysRequest,),
-            answer=(instance_wire.StrayList,),
-            status=202,
-        ),
-        Route(
-            method="GET",
-            path="/v1/leaks",
-            handler=parts.instances.leaks,
-            summary="List what is billed and not wanted",
-            answer=(instance_wire.LeakList,),
-            parameters=PAGE_PARAMETERS,
-        ),
-    ]
-
-
-def _server_routes(parts: _Parts) -> list[Route]:
-    return [
-        Route(
-            method="GET",
-            path="/v1/events",
-            handler=parts.server.events,
-            summary="Follow what happens, as server-sent events",
-            answer=(wire.EventAnswer,),
-            media_type="text/event-stream",
-            headers=("Last-Event-ID",),
-            streams=True,
-        ),
-        Route(
-            method="GET",
-            path="/health/live",
-            handler=parts.server.live,
-            summary="Tell that the process answers",
-            answer=(wire.LiveAnswer,),
-        ),
-        Route(
-            method="GET",
-            path="/health/ready",
-            handler=parts.server.ready,
-            summary="Tell whether requests can be served, and what is wrong",
-            answer=(health.ReadyAnswer,),
-            also=(503,),
-        ),
-        Route(
-            method="GET",
-            path="/v1/health",
-            handler=parts.server.health,
-            summary="Tell how the server does: what is wrong since when, and its disks",
-            answer=(health.HealthAnswer,),
-        ),
-        Route(
-            method="GET",
-            path="/metrics",
-            handler=parts.server.metrics,
-            summary="The Prometheus text exposition",
-            media_type="text/plain",
-        ),
+        *instance_routes(parts.instances),
+        *server_routes(parts.server),
     ]

@@ -22,7 +22,7 @@ PATIENCE_S = 600.0
 
 
 class Watcher:
-    """Follows containers and jobs until all have ended; `raw` and `views` hold what is known.
+    """Follows containers and jobs until all have ended; `raw` and `answers` hold what is known.
 
     `changed` is called for every change a person may want to see, `say` with a sentence about the
     connection. An absent server is an error at first and a nuisance later: once there was contact,
@@ -39,7 +39,7 @@ class Watcher:
     ) -> None:
         self.ids = list(dict.fromkeys(identifiers))
         self.raw: dict[str, Json] = {}
-        self.views: dict[str, Awaited] = {}
+        self.answers: dict[str, Awaited] = {}
         self._client = client
         self._changed = changed
         self._say = say
@@ -70,7 +70,7 @@ class Watcher:
         return True
 
     def _open(self) -> list[str]:
-        return [each for each in self.ids if not is_final(self.views[each])]
+        return [each for each in self.ids if not is_final(self.answers[each])]
 
     def _take(self, item: FeedItem | None) -> None:
         match item:
@@ -96,14 +96,14 @@ class Watcher:
     def _hear(self, data: Mapping[str, Any]) -> None:
         """Ask for a container that changed state: an event may tell less than the whole."""
         identifier = str(data.get("id"))
-        known = self.views.get(identifier)
+        known = self.answers.get(identifier)
         if known is not None and not is_final(known) and known.state != data.get("state"):
             self._look([identifier])
 
     def _hear_job(self, data: Mapping[str, Any]) -> None:
         """Take how far a job is from its event, and ask for one that has ended."""
         job_id = str(data.get("id"))
-        known = self.views.get(job_id)
+        known = self.answers.get(job_id)
         if not isinstance(known, JobAnswer) or is_final(known):
             return
         if "counts" not in data or data.get("state") not in UNFINISHED_JOB_STATES:
@@ -138,11 +138,11 @@ class Watcher:
     def _note(self, identifier: str, raw: Json) -> None:
         seen = read_awaited(identifier, raw)
         # Under the id that was asked for, whatever a server says its id is.
-        before = self.views.get(identifier)
+        before = self.answers.get(identifier)
         if isinstance(seen, ContainerAnswer) and not is_final(seen):
             self._note_doubt(identifier, seen.doubt or "")
         self.raw[identifier] = raw
-        self.views[identifier] = seen
+        self.answers[identifier] = seen
         if before is None or (before.state, _note(before)) != (seen.state, _note(seen)):
             self._changed(seen)
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from longshore.dispatcher.api.render.containers import container_answer, encode
+from longshore.dispatcher.api.render.containers import container_answer
+from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Attempt
 from tests.api_server import Client, connected

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.api.render.containers import container_answer, rfc3339
+from longshore.dispatcher.api.render.containers import container_answer
+from longshore.dispatcher.api.render.values import rfc3339
 from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.api.schemas.jobs import CountsAnswer, JobAnswer
 from longshore.dispatcher.cli.commands.containers import ps_row, show_fields

@@ -221,7 +221,7 @@ def test_the_status_is_the_containers(state: str, exit_code: int | None, status:
     assert exit_status(container(state=state, exit_code=exit_code)) == status
 
 
-def test_views_read_money_as_text_or_number_and_ignore_what_they_do_not_know() -> None:
+def test_answers_read_money_as_text_or_number_and_ignore_what_they_do_not_know() -> None:
     seen = read(
         {"id": "i", "state": "idle", "price_usd_per_hour": "0.05", "new": 1}, InstanceAnswer
     )

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from longshore.dispatcher.api.render.containers import container_answer, instance_answer
+from longshore.dispatcher.api.render.containers import container_answer
+from longshore.dispatcher.api.render.instances import instance_answer
 from longshore.dispatcher.api.render.jobs import job_answer
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.jobs import Job

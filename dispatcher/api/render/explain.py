@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.api.render.containers import rfc3339, usd, wait_answer
+from longshore.dispatcher.api.render.values import rfc3339, usd, wait_answer
 from longshore.dispatcher.api.schemas.explain import (
     ClaimAnswer,
     EstimateAnswer,

@@ -7,13 +7,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from longshore.dispatcher.api.render.containers import (
-    dependency_answer,
-    reason_answer,
-    rfc3339,
-    usd,
-    wait_answer,
-)
+from longshore.dispatcher.api.render.containers import dependency_answer
+from longshore.dispatcher.api.render.values import reason_answer, rfc3339, usd, wait_answer
 from longshore.dispatcher.api.schemas.containers import ReasonAnswer, WaitAnswer
 from longshore.dispatcher.api.schemas.jobs import (
     CountsAnswer,

@@ -15,7 +15,7 @@ from http import HTTPStatus
 import structlog
 from aiohttp import web
 
-from longshore.dispatcher.api.render.containers import encode
+from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.schemas.containers import FieldProblem, ProblemDetails
 from longshore.dispatcher.service.contracts import Conflict, InDoubt, NotFound, Unavailable
 from longshore.drivers.errors import InvalidRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -12,11 +13,10 @@ from longshore.dispatcher.api.render.containers import (
     NO_STANDING,
     container_answer,
     container_bytes,
-    how_many_fit,
-    json_response,
 )
-from longshore.dispatcher.api.routes.logs import LogStream
-from longshore.dispatcher.api.routes.streams import StreamGate
+from longshore.dispatcher.api.render.values import how_many_fit, json_response
+from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.schemas import containers as wire
 from longshore.dispatcher.api.schemas.containers import (
     CancelRequest,
     ContainerList,
@@ -47,7 +47,6 @@ LIST_PARAMETERS = (
 _PAGE_DEFAULT = 100
 _MANY = 200
 _FEW = 20
-_OFFSET_MAX = 2**53
 _STATES = {state.value: state for state in ContainerState}
 
 
@@ -61,14 +60,12 @@ class ContainerRoutes:
         *,
         bodies: Bodies,
         decoder: SubmissionDecoder,
-        gate: StreamGate,
         limits: ApiLimits,
     ) -> None:
         self._containers = containers
         self._logs = logs
         self._bodies = bodies
         self._decoder = decoder
-        self._gate = gate
         self._limits = limits
 
     async def submit(self, request: web.Request) -> web.Response:
@@ -135,22 +132,6 @@ class ContainerRoutes:
         await self._bodies.decoded(request, partial(decode_one, CancelRequest))
         return self._answer(await self._containers.cancel(container_id), status=202)
 
-    async def logs(self, request: web.Request) -> web.StreamResponse:
-        """Stream the bytes of stdout or stderr."""
-        query = QueryString(request, ("stream", "offset", "follow"))
-        log = LogStream(
-            self._containers,
-            self._logs,
-            self._gate,
-            self._limits,
-            container_id=path_id(request, "container"),
-            stream=query.choice("stream", "stdout", ("stdout", "stderr")),
-            offset=query.whole("offset", 0, low=0, high=_OFFSET_MAX),
-            follow=query.choice("follow", "false", ("true", "false", "1", "0")) in {"true", "1"},
-        )
-        with self._gate.admit():
-            return await log.answer(request)
-
     async def _page(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         page = await self._containers.containers(which, cursor=cursor, limit=limit)
         fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
@@ -193,3 +174,56 @@ def _array_index(query: QueryString) -> int | None:
 def _states(query: QueryString) -> tuple[ContainerState, ...]:
     words = query.choices("state", _STATES)
     return tuple(_STATES[word] for word in words)
+
+
+# ---- the table of the routes of containers -------------------------------------------------------
+
+
+def container_routes(containers: ContainerRoutes) -> list[Route]:
+    """Return the routes of containers."""
+    container = "/v1/containers/{id}"
+    one: Any = wire.ContainerRequest
+    return [
+        Route(
+            method="POST",
+            path="/v1/containers",
+            handler=containers.submit,
+            summary="Submit one container, or a list of them, all or nothing",
+            request=(one, list[one]),
+            answer=(wire.ContainerAnswer, wire.ContainerList),
+            status=201,
+            headers=("Idempotency-Key",),
+        ),
+        Route(
+            method="GET",
+            path="/v1/containers",
+            handler=containers.list,
+            summary="List containers, newest first",
+            answer=(wire.ContainerList,),
+            parameters=LIST_PARAMETERS,
+        ),
+        Route(
+            method="GET",
+            path=container,
+            handler=containers.show,
+            summary="Show one container",
+            answer=(wire.ContainerAnswer,),
+        ),
+        Route(
+            method="PATCH",
+            path=container,
+            handler=containers.change,
+            summary="Change a container's priority",
+            request=(wire.PriorityRequest,),
+            answer=(wire.ContainerAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{container}/cancel",
+            handler=containers.cancel,
+            summary="Ask for a container to be cancelled",
+            request=(wire.CancelRequest,),
+            answer=(wire.ContainerAnswer,),
+            status=202,
+        ),
+    ]

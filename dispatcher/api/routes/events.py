@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
-from longshore.dispatcher.api.render.containers import encode
+from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.schemas.containers import EventAnswer
 from longshore.dispatcher.api.validate.limits import ApiLimits

@@ -1,11 +1,16 @@
-"""The route that explains a container."""
+"""The route that explains a container.
+
+Stands alone: each resource has a file of its own in each role.
+"""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from longshore.dispatcher.api.render.containers import json_response
 from longshore.dispatcher.api.render.explain import explanation_answer
+from longshore.dispatcher.api.render.values import json_response
+from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.service.containers import ContainerService
@@ -22,3 +27,16 @@ class ExplainRoute:
         QueryString(request, ())
         found = await self._containers.explain(path_id(request, "container"))
         return json_response(explanation_answer(found))
+
+
+def explain_routes(explain: ExplainRoute) -> list[Route]:
+    """Return the route that explains."""
+    return [
+        Route(
+            method="GET",
+            path="/v1/containers/{id}/explain",
+            handler=explain.show,
+            summary="Explain why a container waits, or what became of it",
+            answer=(ExplanationAnswer,),
+        ),
+    ]

@@ -7,14 +7,16 @@ from functools import partial
 
 from aiohttp import web
 
-from longshore.dispatcher.api.render.containers import (
+from longshore.dispatcher.api.render.instances import (
     instance_answer,
     instance_list,
-    json_response,
     leak_list,
     stray_list,
 )
+from longshore.dispatcher.api.render.values import json_response
 from longshore.dispatcher.api.routes.containers import ANONYMOUS
+from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.schemas import instances as instance_wire
 from longshore.dispatcher.api.schemas.instances import (
     IdleBehaviorRequest,
     KillRequest,
@@ -124,3 +126,70 @@ class InstanceRoutes:
             raise InvalidRequest([("reason", wrong)])
         view = await self._instances.kill(instance_id, wanted.reason or _REASON_DEFAULT)
         return json_response(instance_answer(view), status=202)
+
+
+# ---- the table of the routes of instances --------------------------------------------------------
+
+
+def instance_routes(instances: InstanceRoutes) -> list[Route]:
+    """Return the routes of instances, of leaks and of strays."""
+    instance = "/v1/instances/{id}"
+    return [
+        Route(
+            method="GET",
+            path="/v1/instances",
+            handler=instances.list,
+            summary="List instances, by id; with gone=true those that are gone, the last first",
+            answer=(instance_wire.InstanceList,),
+            parameters=INSTANCE_LIST_PARAMETERS,
+        ),
+        Route(
+            method="GET",
+            path=instance,
+            handler=instances.show,
+            summary="Show one instance, gone or not",
+            answer=(instance_wire.InstanceAnswer,),
+        ),
+        Route(
+            method="PUT",
+            path=f"{instance}/idle-behavior",
+            handler=instances.set_idle_behavior,
+            summary="Let an instance run, hold it or drain it",
+            request=(instance_wire.IdleBehaviorRequest,),
+            answer=(instance_wire.InstanceAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{instance}/kill",
+            handler=instances.kill,
+            summary="Destroy an instance now, whatever runs on it",
+            request=(instance_wire.KillRequest,),
+            answer=(instance_wire.InstanceAnswer,),
+            status=202,
+        ),
+        Route(
+            method="GET",
+            path="/v1/strays",
+            handler=instances.strays,
+            summary="List what another store has started, and is kept",
+            answer=(instance_wire.StrayList,),
+            parameters=PAGE_PARAMETERS,
+        ),
+        Route(
+            method="POST",
+            path=f"{instance}/strays",
+            handler=instances.decide_strays,
+            summary="End what is kept on an instance, or leave it to its own end",
+            request=(instance_wire.StraysRequest,),
+            answer=(instance_wire.StrayList,),
+            status=202,
+        ),
+        Route(
+            method="GET",
+            path="/v1/leaks",
+            handler=instances.leaks,
+            summary="List what is billed and not wanted",
+            answer=(instance_wire.LeakList,),
+            parameters=PAGE_PARAMETERS,
+        ),
+    ]

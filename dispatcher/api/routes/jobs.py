@@ -9,8 +9,8 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from longshore.dispatcher.api.render.containers import how_many_fit, json_response
 from longshore.dispatcher.api.render.jobs import job_answer, job_bytes, plan_answer
+from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.containers import ANONYMOUS
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas import containers

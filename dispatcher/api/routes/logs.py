@@ -6,12 +6,17 @@ import asyncio
 
 from aiohttp import web
 
+from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
+from longshore.dispatcher.api.validate.bodies import QueryString
+from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
 
+_OFFSET_MAX = 2**53
+_PARAMETERS = ("stream", "offset", "follow")
 LOG_PROBLEM = "Longshore-Log-Problem"
 """The header that says why what a container writes did not come when the answer began."""
 
@@ -112,3 +117,51 @@ class LogStream:
 def _as_header(sentence: str) -> str:
     """Return a sentence as the value of a header: one line of ASCII."""
     return " ".join(sentence.encode("ascii", "replace").decode().split())
+
+
+class LogRoutes:
+    """Answers for `/v1/containers/{id}/logs`."""
+
+    def __init__(
+        self,
+        containers: ContainerService,
+        logs: LogService,
+        *,
+        gate: StreamGate,
+        limits: ApiLimits,
+    ) -> None:
+        self._containers = containers
+        self._logs = logs
+        self._gate = gate
+        self._limits = limits
+
+    async def follow(self, request: web.Request) -> web.StreamResponse:
+        """Stream the bytes of stdout or stderr."""
+        query = QueryString(request, _PARAMETERS)
+        log = LogStream(
+            self._containers,
+            self._logs,
+            self._gate,
+            self._limits,
+            container_id=path_id(request, "container"),
+            stream=query.choice("stream", "stdout", ("stdout", "stderr")),
+            offset=query.whole("offset", 0, low=0, high=_OFFSET_MAX),
+            follow=query.choice("follow", "false", ("true", "false", "1", "0")) in {"true", "1"},
+        )
+        with self._gate.admit():
+            return await log.answer(request)
+
+
+def log_routes(logs: LogRoutes) -> list[Route]:
+    """Return the route of logs."""
+    return [
+        Route(
+            method="GET",
+            path="/v1/containers/{id}/logs",
+            handler=logs.follow,
+            summary="Stream the bytes of stdout or stderr",
+            media_type="application/octet-stream",
+            parameters=_PARAMETERS,
+            streams=True,
+        ),
+    ]

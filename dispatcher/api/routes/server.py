@@ -7,20 +7,15 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from longshore.dispatcher.api.render.containers import json_response, rfc3339
+from longshore.dispatcher.api.render.health import health_answer, ready_answer
+from longshore.dispatcher.api.render.values import json_response
 from longshore.dispatcher.api.routes.events import EventEncoder, EventStream
+from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate
-from longshore.dispatcher.api.schemas.containers import LiveAnswer
-from longshore.dispatcher.api.schemas.health import (
-    HealthAnswer,
-    LogsAnswer,
-    ProblemAnswer,
-    ReadyAnswer,
-    StoreAnswer,
-)
+from longshore.dispatcher.api.schemas.containers import EventAnswer
+from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.domain.views import Health
 from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.service.health import HealthService
 
@@ -71,37 +66,13 @@ class ServerRoutes:
     async def ready(self, _request: web.Request) -> web.Response:
         """Answer whether requests can be served: 200, or 503; with all problems in either case."""
         health = self._health.health()
-        answer = ReadyAnswer(
-            ready=health.ready,
-            degraded=bool(health.problems),
-            problems=_problems(health),
-            advice=list(health.advice),
-        )
+        answer = ready_answer(health)
         return json_response(answer, status=200 if health.ready else 503)
 
     async def health(self, request: web.Request) -> web.Response:
         """Answer how the server does."""
         QueryString(request, ())
-        health, vitals = self._health.health(), self._health.vitals()
-        store = vitals.store
-        return json_response(
-            HealthAnswer(
-                ready=health.ready,
-                degraded=bool(health.problems),
-                problems=_problems(health),
-                advice=list(health.advice),
-                store=StoreAnswer(
-                    database_bytes=store.database_bytes,
-                    wal_bytes=store.wal_bytes,
-                    pending_writes=store.pending,
-                    free_bytes=store.room.free_bytes,
-                    free_inodes=store.room.free_inodes,
-                ),
-                logs=LogsAnswer(
-                    free_bytes=vitals.logs.free_bytes, free_inodes=vitals.logs.free_inodes
-                ),
-            )
-        )
+        return json_response(health_answer(self._health.health(), self._health.vitals()))
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Answer the Prometheus text exposition."""
@@ -111,8 +82,49 @@ class ServerRoutes:
         )
 
 
-def _problems(health: Health) -> list[ProblemAnswer]:
+# ---- the table of the routes of the server itself ------------------------------------------------
+
+
+def server_routes(server: ServerRoutes) -> list[Route]:
+    """Return the routes of the server itself."""
     return [
-        ProblemAnswer(kind=each.kind.value, since=rfc3339(each.since), message=each.message)
-        for each in health.problems
+        Route(
+            method="GET",
+            path="/v1/events",
+            handler=server.events,
+            summary="Follow what happens, as server-sent events",
+            answer=(EventAnswer,),
+            media_type="text/event-stream",
+            headers=("Last-Event-ID",),
+            streams=True,
+        ),
+        Route(
+            method="GET",
+            path="/health/live",
+            handler=server.live,
+            summary="Tell that the process answers",
+            answer=(LiveAnswer,),
+        ),
+        Route(
+            method="GET",
+            path="/health/ready",
+            handler=server.ready,
+            summary="Tell whether requests can be served, and what is wrong",
+            answer=(ReadyAnswer,),
+            also=(503,),
+        ),
+        Route(
+            method="GET",
+            path="/v1/health",
+            handler=server.health,
+            summary="Tell how the server does: what is wrong since when, and its disks",
+            answer=(HealthAnswer,),
+        ),
+        Route(
+            method="GET",
+            path="/metrics",
+            handler=server.metrics,
+            summary="The Prometheus text exposition",
+            media_type="text/plain",
+        ),
     ]

@@ -406,12 +406,6 @@ class ContainerList(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-class LiveAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The process answers."""
-
-    live: bool = True
-
-
 class EventAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The `data` of one server-sent event."""
 

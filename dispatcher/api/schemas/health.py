@@ -33,6 +33,12 @@ class ProblemAnswer(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class LiveAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The process answers."""
+
+    live: bool = True
+
+
 class ReadyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether requests can be served (`ready`), and whether anything is wrong (`degraded`).
 

@@ -76,15 +76,15 @@ def submit(
         refuse_endless(body, "--follow" if follow else "--wait")
     if follow and isinstance(body, list) and len(body) != 1:
         raise click.UsageError("--follow takes one container: submit them, then use logs -f.")
-    created, views = send(client, body, sources, idempotency_key)
+    created, answers = send(client, body, sources, idempotency_key)
     if not as_json:
-        _tell(views, to_stderr=follow)
-    if not views or not (wait or follow):
+        _tell(answers, to_stderr=follow)
+    if not answers or not (wait or follow):
         if as_json:
             print_created(created, body)
         return 0
-    received = follow_output(client, views[0]) if follow else {}
-    ended, raw = await_ended(client, [each.id for each in views], None)
+    received = follow_output(client, answers[0]) if follow else {}
+    ended, raw = await_ended(client, [each.id for each in answers], None)
     tell_shortage(ended[0], received)
     if as_json:
         print_created(raw, body)
@@ -110,7 +110,7 @@ def sources_of(
 def send(
     client: Client, body: object, sources: list[Source], idempotency_key: str
 ) -> tuple[list[Json], list[Awaited]]:
-    """Submit a job or containers; return what was created, as JSON and as views."""
+    """Submit a job or containers; return what was created, as JSON and as answers."""
     path = "/v1/jobs" if is_job_body(body) else "/v1/containers"
     try:
         answer = client.send("POST", path, body, idempotency_key=idempotency_key)

@@ -18,7 +18,7 @@ from longshore.dispatcher.cli.watching import Watcher
 def await_ended(
     client: Client, identifiers: Sequence[str], timeout_s: float | None
 ) -> tuple[list[Awaited], list[Json]]:
-    """Wait until containers and jobs have ended; return them as views and as JSON, in their order.
+    """Wait until containers and jobs have ended; return them in their order, and their JSON.
 
     Raises `CommandFailure`: exit code 124 when `timeout_s` passes (None: never), 130 when
     interrupted.
@@ -40,13 +40,13 @@ def await_ended(
     except KeyboardInterrupt:
         raise goes_on(identifiers) from None
     if not ended:
-        waited_for = [each for each in watch.ids if not is_final(watch.views[each])]
+        waited_for = [each for each in watch.ids if not is_final(watch.answers[each])]
         raise CommandFailure(
             f"not ended within {timeout_s:g} s: {named(waited_for)}",
             remedy="They go on" if len(waited_for) > 1 else "It goes on",
             exit_code=TIMED_OUT,
         )
-    return [watch.views[each] for each in watch.ids], [watch.raw[each] for each in watch.ids]
+    return [watch.answers[each] for each in watch.ids], [watch.raw[each] for each in watch.ids]
 
 
 def goes_on(identifiers: Sequence[str]) -> CommandFailure:
