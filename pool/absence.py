@@ -25,7 +25,7 @@ from longshore.drivers.interface import Existence
 from longshore.pool import boot_failures
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import FindFailed, FindInstance, InstanceFound, ProbeFailed
-from longshore.pool.model import Absence, AttemptPhase, PoolSettings, Worker, WorkerState
+from longshore.pool.model import Absence, PoolSettings, Worker, WorkerState
 from longshore.pool.transitions import Trigger
 
 _LEAST_LISTINGS = 3
@@ -195,4 +195,4 @@ def _is_silent(worker: Worker, absence: Absence) -> bool:
 
 def _runs_something(core: PoolCore, worker: Worker) -> bool:
     """Return whether something may run there, whose end the records would tell too early."""
-    return any(a.phase is not AttemptPhase.ENDED for a in core.attempts_on(worker.id))
+    return any(not a.is_finished for a in core.attempts_on(worker.id))

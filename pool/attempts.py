@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
 from longshore.pool import boot_failures, interruption, shutdown, signals, strays, trials
@@ -20,10 +22,13 @@ from longshore.pool.model import (
     REBOOTED,
     AttemptExit,
     AttemptOrder,
-    AttemptPhase,
     AttemptReport,
     ExitKind,
+    Finished,
     PoolAttempt,
+    Running,
+    Starting,
+    Stopping,
     Worker,
     WorkerState,
 )
@@ -68,7 +73,6 @@ def place(
         remote_id=order.attempt_id,
         worker_id=worker.id,
         resources=resources,
-        phase=AttemptPhase.STARTING,
         container_id=order.container_id,
         user=user,
         contained=bool(order.image),
@@ -216,10 +220,10 @@ def observe(
         return
     if report.exit is not None:
         _ended(core, attempt, report.exit, now)
-    elif attempt.phase is not AttemptPhase.ENDED:
+    elif not attempt.is_finished:
         core.hold_resources(worker, attempt)
         _running(core, attempt, now)
-    elif attempt.given_up:
+    elif isinstance(attempt.phase, Finished) and attempt.phase.without_exit:
         _adopt_stray(core, worker, report, now)
         give_log_up(core, attempt, now)
 
@@ -231,17 +235,22 @@ def _adopt_stray(core: PoolCore, worker: Worker, report: AttemptReport, now: flo
 
 
 def _running(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
-    if attempt.phase is AttemptPhase.STARTING:
-        attempt.phase = AttemptPhase.RUNNING
-        if attempt.worker_id in core.workers:
-            boot_failures.prove(core, core.workers[attempt.worker_id], now)
-        core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
+    match attempt.phase:
+        case Starting(to_end=to_end):
+            attempt.phase = Stopping() if to_end else Running()
+        case Running() | Stopping() | Finished():
+            return
+        case unknown:
+            assert_never(unknown)
+    if attempt.worker_id in core.workers:
+        boot_failures.prove(core, core.workers[attempt.worker_id], now)
+    core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
 
 
 def on_image(core: PoolCore, event: AttemptImageSeen) -> None:
     """The runner says what it knows of an attempt's image; it may come before the start's reply."""
     attempt = core.find_attempt(event.worker_id, event.attempt_id)
-    if attempt is not None and not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
+    if attempt is not None and not attempt.stray and not attempt.is_finished:
         core.notices.append(AttemptImageKnown(attempt_id=attempt.id, image=event.image))
 
 
@@ -260,16 +269,16 @@ def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:
 
 
 def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -> None:
-    if attempt.phase is AttemptPhase.ENDED:
+    if attempt.is_finished:
         return
-    attempt.phase = AttemptPhase.ENDED
+    told_to_end = attempt.is_to_end
+    attempt.phase = Finished(kills=signals.kills_of(attempt))
     attempt.start_op = 0
     attempt.settled_op = core.next_op()
     core.timers.clear(TimerKind.SIGNAL, attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if attempt.stray:
-        attempt.exit = how
-        core.forget_attempt(attempt.id)
+        core.forget_attempt(attempt.id, how)
         _release(core, attempt.worker_id, attempt.remote_id)
     else:
         if worker is not None:
@@ -285,7 +294,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     if worker is not None:
         if how.kind in _RAN:
             boot_failures.prove(core, worker, now)
-        if not attempt.stray and not attempt.kill_wanted and not worker.interruption:
+        if not attempt.stray and not told_to_end and not worker.interruption:
             trials.note_end(core, worker, attempt, how, now)
         _vacate(core, worker, attempt, now)
 
@@ -303,7 +312,7 @@ def _vacate(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) ->
 def on_log_complete(core: PoolCore, event: LogComplete) -> None:
     """Every byte is kept; the engine journals that and then calls `release`."""
     attempt = core.find_attempt(event.worker_id, event.attempt_id)
-    if attempt is not None and attempt.phase is AttemptPhase.ENDED:
+    if attempt is not None and attempt.is_finished:
         core.notices.append(
             AttemptLogComplete(attempt_id=event.attempt_id, worker_id=event.worker_id)
         )
@@ -332,9 +341,8 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
     Unknown or ended attempts, and those that are being killed already, are left alone.
     """
     attempt = core.attempts.get(attempt_id)
-    if attempt is None or attempt.phase is AttemptPhase.ENDED or attempt.kill_wanted:
+    if attempt is None or not signals.tell_to_end(attempt):
         return
-    attempt.kill_wanted = True
     core.touch(attempt.worker_id)
     signal_if_wanted(core, attempt, now)
 
@@ -344,7 +352,7 @@ def staying_sharers(core: PoolCore, worker: Worker) -> int:
 
     Nobody may join the others: their cpu is promised to somebody, maybe, once the last has ended.
     """
-    return sum(not core.attempts[attempt_id].kill_wanted for attempt_id in worker.sharing)
+    return sum(not core.attempts[attempt_id].is_to_end for attempt_id in worker.sharing)
 
 
 def shorten_grace(core: PoolCore, attempt_id: str) -> None:

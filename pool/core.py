@@ -25,7 +25,7 @@ from longshore.pool.messages import (
     SetTags,
 )
 from longshore.pool.model import (
-    AttemptPhase,
+    AttemptExit,
     BehaviorNote,
     Doubtful,
     IdleBehavior,
@@ -207,7 +207,7 @@ class PoolCore:
         self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
-            if attempt.phase is AttemptPhase.ENDED:
+            if attempt.is_finished:
                 worker.unreleased.add(attempt.id)
         self.note_changed(worker, "it is new to the pool")
         return worker
@@ -325,7 +325,7 @@ class PoolCore:
 
         What asks for no cpus shares one with its like: the first of them takes it.
         """
-        if attempt.id not in worker.attempts and attempt.phase is not AttemptPhase.ENDED:
+        if attempt.id not in worker.attempts and not attempt.is_finished:
             taken = attempt.resources
             # Nobody knows what a stray takes, and it is being ended.
             if not attempt.stray and shares_a_cpu(taken):
@@ -451,7 +451,7 @@ class PoolCore:
     def _lose_attempt(self, worker: Worker, attempt: PoolAttempt, why: str) -> None:
         """Give up an attempt whose instance is gone; see `AttemptLost`."""
         self.forget_attempt(attempt.id)
-        if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:
+        if not attempt.stray and not attempt.is_finished:
             lost = AttemptLost(
                 attempt_id=attempt.id,
                 worker_id=attempt.worker_id,
@@ -462,8 +462,11 @@ class PoolCore:
             )
             self.notices.append(lost)
 
-    def forget_attempt(self, attempt_id: str) -> None:
-        """Drop an attempt's record and its timers; unknown is no error."""
+    def forget_attempt(self, attempt_id: str, how: AttemptExit | None = None) -> None:
+        """Drop an attempt's record and its timers; unknown is no error.
+
+        `how` is how a stray ended, None where nobody knows.
+        """
         self.timers.clear(TimerKind.SIGNAL, attempt_id)
         attempt = self.attempts.pop(attempt_id, None)
         if attempt is not None:
@@ -477,7 +480,7 @@ class PoolCore:
                         attempt_id=attempt.remote_id,
                         worker_id=attempt.worker_id,
                         container_id=attempt.container_id,
-                        exit=attempt.exit,
+                        exit=how,
                     )
                 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import msgspec
 
@@ -434,12 +434,47 @@ class Worker:
         return rested and not self.backlogged and not self.unaccounted
 
 
-class AttemptPhase(Enum):
-    """What is known of an attempt on its worker."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starting:
+    """An attempt not seen to run: its start is on its way, or nobody knows what came of that.
 
-    STARTING = "starting"
-    RUNNING = "running"
-    ENDED = "ended"
+    One that is `to_end` gets TERM, which may come before its start; nothing counts from that.
+    """
+
+    to_end: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An attempt that was seen to run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """An attempt that was seen to run, and is told to end (`pool.signals`)."""
+
+    #: When TERM was first sent over a live session, None before that.
+    since: float | None = None
+    #: How often KILL was sent.
+    kills: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """An attempt whose end is known, and whose log is still on its way."""
+
+    #: Whether an earlier process concluded that without an exit: should it run all the same, nobody
+    #: wants it.
+    without_exit: bool = False
+    #: How often KILL was sent before.
+    kills: int = 0
+
+
+AttemptPhase = Starting | Running | Stopping | Finished
+"""What is known of an attempt on its worker.
+
+The way is down this list, past what is not seen; `pool.attempts` and `pool.signals` go it.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -448,42 +483,59 @@ class PoolAttempt:
 
     `remote_id` is what its instance calls it: the same as `id`, but for strays, whose names an
     instance makes up and may well be those that attempts elsewhere have, or will have.
-    `settled_op` is the operation up to which it was not certain where it stood: a probe that began
-    later can tell that it is missing. `kill_wanted` says that it is to end; `killed_at` is when
-    TERM was first sent over a live session, None before that. `given_up` says that an earlier
-    process concluded its end, without an exit: should it run all the same, nobody wants it.
-    `container_id` and `user` are whose it is, "" where that is not known; `contained` says that it
-    runs from an image. `grace_s` is what it gets between TERM and KILL, None for what all get.
-    `resident` says that it belongs to its instance: it holds room there, but keeps it neither
-    running nor busy, and is `dismissed`, told to end, before its instance is destroyed.
+    `start_op` is its start that is not answered, 0 for none: a probe may show it running before
+    that. `settled_op` is the operation up to which it was not certain where it stood: a probe that
+    began later can tell that it is missing. `container_id` and `user` are whose it is, "" where
+    that is not known; `contained` says that it runs from an image. `grace_s` is what it gets
+    between TERM and KILL, None for what all get. `resident` says that it belongs to its instance:
+    it holds room there, but keeps it neither running nor busy, and is `dismissed`, told to end,
+    before its instance is destroyed.
 
     Of a stray that another store may know, which is kept: `store` is that store, "" for all others,
     `container_id` whose it says to be, `found_at` when it was found; an admin may have `adopted`
-    it, so that it is nobody's concern any more. `exit` is how a stray ended, None before that.
+    it, so that it is nobody's concern any more.
     """
 
     id: str
     remote_id: str
     worker_id: str
     resources: Resources
-    phase: AttemptPhase
+    phase: AttemptPhase = Starting()
     container_id: str = ""
     user: str = ""
     contained: bool = False
     start_op: int = 0
     settled_op: int = 0
     stray: bool = False
-    kill_wanted: bool = False
-    killed_at: float | None = None
-    kills_sent: int = 0
-    given_up: bool = False
     grace_s: float | None = None
     resident: bool = False
     dismissed: bool = False
     store: str = ""
     found_at: float = 0.0
     adopted: bool = False
-    exit: AttemptExit | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether its end is known."""
+        return isinstance(self.phase, Finished)
+
+    @property
+    def is_seen_running(self) -> bool:
+        """Return whether it was seen to run, and its end is not known."""
+        return isinstance(self.phase, Running | Stopping)
+
+    @property
+    def is_to_end(self) -> bool:
+        """Return whether it is told to end and has not, as far as is known."""
+        match self.phase:
+            case Starting(to_end=to_end):
+                return to_end
+            case Stopping():
+                return True
+            case Running() | Finished():
+                return False
+            case unknown:
+                assert_never(unknown)
 
 
 @dataclass(slots=True, kw_only=True)

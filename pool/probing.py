@@ -18,7 +18,7 @@ from longshore.pool.messages import (
     ProbeSucceeded,
     SessionLost,
 )
-from longshore.pool.model import AttemptPhase, AttemptReport, IdleBehavior, Worker, WorkerState
+from longshore.pool.model import AttemptReport, IdleBehavior, Worker, WorkerState
 from longshore.pool.timers import TimerKind
 from longshore.pool.transitions import Trigger
 
@@ -192,7 +192,7 @@ def _find_missing(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: fl
             continue
         if attempt.settled_op > event.op_id:
             core.timers.soonest(TimerKind.PROBE, worker.id, now)
-        elif attempt.phase is AttemptPhase.ENDED:
+        elif attempt.is_finished:
             attempts.give_log_up(core, attempt, now)
         else:
             message = f"it is not on {worker.id}, and no exit of it is recorded there"

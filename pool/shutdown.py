@@ -45,8 +45,7 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
     for attempt in ending:
         attempt.dismissed = True
         core.notices.append(AttemptDismissed(attempt_id=attempt.id, worker_id=worker.id))
-        if not attempt.kill_wanted:
-            attempt.kill_wanted = True
+        if signals.tell_to_end(attempt):
             signals.send_if_wanted(core, attempt, now)
     _wait(core, worker, ending, now)
     return True

@@ -5,17 +5,44 @@ Both count from when they were decided, which is when they are sent, but for a s
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import SignalAttempt
-from longshore.pool.model import AttemptPhase, PoolAttempt
+from longshore.pool.model import Finished, PoolAttempt, Running, Starting, Stopping
 from longshore.pool.timers import TimerKind
 
 _KILLS_BEFORE_DRAIN = 3
 
 
+def tell_to_end(attempt: PoolAttempt) -> bool:
+    """Note that an attempt is to end; return whether that is new, and it has not ended."""
+    match attempt.phase:
+        case Starting(to_end=False):
+            attempt.phase = Starting(to_end=True)
+        case Running():
+            attempt.phase = Stopping()
+        case Starting() | Stopping() | Finished():
+            return False
+        case unknown:
+            assert_never(unknown)
+    return True
+
+
+def kills_of(attempt: PoolAttempt) -> int:
+    """Return how often KILL was sent to an attempt."""
+    match attempt.phase:
+        case Stopping(kills=kills) | Finished(kills=kills):
+            return kills
+        case Starting() | Running():
+            return 0
+        case unknown:
+            assert_never(unknown)
+
+
 def given_up(attempt: PoolAttempt) -> bool:
     """Return whether KILL was sent to an attempt so often that it will never end."""
-    return attempt.kills_sent > _KILLS_BEFORE_DRAIN
+    return kills_of(attempt) > _KILLS_BEFORE_DRAIN
 
 
 def grace_of(core: PoolCore, attempt: PoolAttempt) -> float:
@@ -33,22 +60,24 @@ def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     told of it: it kills what outlives the program by then, whatever has become of us.
     """
     worker = core.workers.get(attempt.worker_id)
-    if not attempt.kill_wanted or attempt.phase is AttemptPhase.ENDED:
+    if not attempt.is_to_end:
         return
     if core.held_up:
         return
     if worker is None or not worker.session_up:
         return
-    if attempt.killed_at is None and attempt.phase is AttemptPhase.RUNNING:
-        attempt.killed_at = now
     signal, again_at = "TERM", now + core.settings.signal_interval_s
-    kill_at = None if attempt.killed_at is None else attempt.killed_at + grace_of(core, attempt)
-    if kill_at is not None and now >= kill_at:
-        signal = "KILL"
-        attempt.kills_sent += 1
-    elif kill_at is not None and now < kill_at:
-        again_at = min(again_at, kill_at)
-    left_s = grace_of(core, attempt) if kill_at is None else max(0.0, kill_at - now)
+    left_s = grace_of(core, attempt)
+    if isinstance(attempt.phase, Stopping):
+        since, kills = attempt.phase.since, attempt.phase.kills
+        since = now if since is None else since
+        kill_at = since + left_s
+        if now >= kill_at:
+            signal, kills = "KILL", kills + 1
+        elif now < kill_at:
+            again_at = min(again_at, kill_at)
+        left_s = max(0.0, kill_at - now)
+        attempt.phase = Stopping(since=since, kills=kills)
     core.commands.append(
         SignalAttempt(
             worker_id=attempt.worker_id,
@@ -66,6 +95,6 @@ def take_back(core: PoolCore, attempt: PoolAttempt, since: float) -> None:
     KILLs of before are forgotten with them, so that it gets enough of them once they are sent.
     """
     core.timers.clear(TimerKind.SIGNAL, attempt.id)
-    attempt.kills_sent = 0
-    if attempt.killed_at is not None and attempt.killed_at >= since:
-        attempt.killed_at = None
+    if isinstance(attempt.phase, Stopping):
+        sent_at = attempt.phase.since
+        attempt.phase = Stopping(since=None if sent_at is None or sent_at >= since else sent_at)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from longshore.pool import attempts, shutdown, signals
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import HeldUp
-from longshore.pool.model import AttemptPhase, PoolAttempt
+from longshore.pool.model import PoolAttempt
 
 
 def begin(core: PoolCore, event: HeldUp) -> None:
@@ -38,6 +38,5 @@ def _to_end(core: PoolCore) -> list[PoolAttempt]:
     return [
         core.attempts[attempt_id]
         for attempt_id in sorted(core.attempts)
-        if core.attempts[attempt_id].kill_wanted
-        and core.attempts[attempt_id].phase is not AttemptPhase.ENDED
+        if core.attempts[attempt_id].is_to_end
     ]

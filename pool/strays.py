@@ -12,7 +12,7 @@ from __future__ import annotations
 from longshore.drivers.interface import Resources
 from longshore.pool import boot_failures
 from longshore.pool.core import PoolCore
-from longshore.pool.model import AttemptPhase, AttemptReport, PoolAttempt, Worker, stray_id
+from longshore.pool.model import AttemptReport, PoolAttempt, Running, Worker, stray_id
 from longshore.pool.pool_events import StrayFound
 
 
@@ -38,7 +38,7 @@ def take_in(
         remote_id=report.attempt_id,
         worker_id=worker.id,
         resources=Resources(),
-        phase=AttemptPhase.RUNNING,
+        phase=Running(),
         stray=True,
         store=kept_for,
         container_id=report.container_id,
@@ -70,10 +70,10 @@ def kept(core: PoolCore) -> list[PoolAttempt]:
 def undecided_on(core: PoolCore, worker: Worker) -> list[PoolAttempt]:
     """Return the kept strays on a worker of which no admin has said what becomes of them."""
     found = [core.attempts[attempt_id] for attempt_id in sorted(worker.unaccounted)]
-    return [each for each in found if not each.adopted and not each.kill_wanted]
+    return [each for each in found if not each.adopted and not each.is_to_end]
 
 
 def adopt(core: PoolCore, attempt: PoolAttempt) -> None:
     """Leave a kept stray to its own end, as an admin wants; one that is being ended ends."""
-    attempt.adopted = not attempt.kill_wanted
+    attempt.adopted = not attempt.is_to_end
     core.touch(attempt.worker_id)

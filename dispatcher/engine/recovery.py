@@ -16,7 +16,14 @@ from longshore.dispatcher.state.dependencies import Workflow
 from longshore.drivers.interface import TOKEN_TAG, TYPE_TAG, Resources
 from longshore.pool import attempts, launching
 from longshore.pool.core import PoolCore
-from longshore.pool.model import AttemptPhase, IdleBehavior, InstanceSeen, PoolAttempt
+from longshore.pool.model import (
+    AttemptPhase,
+    Finished,
+    IdleBehavior,
+    InstanceSeen,
+    PoolAttempt,
+    Starting,
+)
 
 
 def restore(
@@ -49,7 +56,7 @@ def restore(
     scheduling.evictions.restore()
     for attempt in recovered.unreleased:
         table.unreleased[attempt.id] = attempt
-        _expect(pool, attempt, Resources(), AttemptPhase.ENDED)
+        _expect(pool, attempt, Resources(), Finished(without_exit=attempt.exit_code is None))
 
 
 def _restore_wishes(pool: PoolCore, record: InstanceRecord) -> None:
@@ -70,7 +77,7 @@ def _restore_container(scheduling: SchedulingPass, container: Container) -> None
     for attempt in container.attempts:
         if attempt.outcome is None:
             resources = resources_of(container, attempt)
-            _expect(scheduling.pool, attempt, resources, AttemptPhase.STARTING, container)
+            _expect(scheduling.pool, attempt, resources, Starting(), container)
             if is_eviction(attempt.ending_for):
                 attempts.shorten_grace(scheduling.pool, attempt.id)
 
@@ -101,6 +108,5 @@ def _expect(
             contained=container is not None and bool(container.spec.image),
             grace_s=None if container is None else container.spec.grace_period_s,
             resident=container is not None and bool(container.pinned_to),
-            given_up=attempt.outcome is not None and attempt.exit_code is None,
         ),
     )

@@ -28,7 +28,7 @@ from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool import probing, signals
 from longshore.pool.charging import clamped
 from longshore.pool.holds import CreateBlock, CreateBlockKind, CreateHold
-from longshore.pool.model import Worker
+from longshore.pool.model import Stopping, Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +145,9 @@ def _kill_at(engine: Engine, container: Container) -> float | None:
     """Return when KILL comes to what runs of a container, None while nothing sets a time."""
     last = container.attempts[-1] if container.has_open_attempt else None
     running = None if last is None else engine.pool.attempts.get(last.id)
-    if running is None or not running.kill_wanted or running.killed_at is None:
+    if running is None or not isinstance(running.phase, Stopping) or running.phase.since is None:
         return None
-    return running.killed_at + signals.grace_of(engine.pool, running)
+    return running.phase.since + signals.grace_of(engine.pool, running)
 
 
 def explain(engine: Engine, container: Container, now: float) -> Explanation:

@@ -195,7 +195,7 @@ def stray_views(engine: Engine) -> list[StrayView]:
             container=each.container_id,
             store=each.store,
             found_at=each.found_at,
-            fate="killed" if each.kill_wanted else "adopted" if each.adopted else "undecided",
+            fate="killed" if each.is_to_end else "adopted" if each.adopted else "undecided",
         )
         for each in strays.kept(engine.pool)
     ]

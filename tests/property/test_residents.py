@@ -16,7 +16,7 @@ from longshore.pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker, WorkerState
+from longshore.pool.model import IdleBehavior, PoolAttempt, Worker, WorkerState
 from tests.pool_rig import PoolRig
 
 NAMES = [
@@ -92,7 +92,7 @@ class Life:
             case "exit":
                 rig.exit(self.worker, id_)
             case "log":
-                if attempt.phase is AttemptPhase.ENDED:
+                if attempt.is_finished:
                     rig.send(LogComplete(worker_id="i-1", attempt_id=id_))
             case "kill":
                 attempts.kill(rig.core, id_, rig.now)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.pool.messages import UpdateLimits
-from longshore.pool.model import AttemptPhase, Worker
+from longshore.pool.model import Worker
 from tests.sim.hosts import Host
 from tests.sim.machines import room_on
 from tests.sim.process import DispatcherProcess
@@ -16,7 +16,7 @@ from tests.sim.truth import SHARED_CPU_MILLIS, expect
 TOLD_S = 15.0
 """After how long what was last sent to an instance has arrived for sure."""
 
-Seen = tuple[float, tuple[tuple[str, AttemptPhase], ...]]
+Seen = tuple[float, tuple[tuple[str, bool], ...]]
 
 
 class Shares:
@@ -51,7 +51,8 @@ class Shares:
             if not quiet or host is None:
                 self._seen.pop(worker.id, None)
                 continue
-            here = tuple((id_, self._pool.attempts[id_].phase) for id_ in sorted(worker.attempts))
+            attempts = [self._pool.attempts[id_] for id_ in sorted(worker.attempts)]
+            here = tuple((each.id, each.is_seen_running) for each in attempts)
             seen: Seen = (worker.attached_at, here)
             if self._seen.get(worker.id) != seen:
                 self._seen[worker.id] = seen
@@ -71,7 +72,7 @@ class Shares:
             process = host.processes.get(attempt_id)
             if process is None or process.gone or not self._is_elastic(attempt_id):
                 continue
-            if self._pool.attempts[attempt_id].phase is not AttemptPhase.RUNNING:
+            if not self._pool.attempts[attempt_id].is_seen_running:
                 continue
             least = given.cpu_millis or SHARED_CPU_MILLIS
             enough = process.cpu_millis >= least
@@ -87,7 +88,7 @@ class Shares:
 
     def _runs(self, worker: Worker) -> list[str]:
         running = [a for a in worker.attempts if self._is_elastic(a)]
-        return [a for a in running if self._pool.attempts[a].phase is AttemptPhase.RUNNING]
+        return [a for a in running if self._pool.attempts[a].is_seen_running]
 
     def _is_elastic(self, attempt_id: str) -> bool:
         container_id = self._table.open_attempts.get(attempt_id)

@@ -70,7 +70,7 @@ RESTARTS = (
         guard="an ended attempt's log is awaited across a restart",
         fault="a crash between an exit and the end of its log",
         where="longshore.dispatcher.engine.recovery:restore",
-        old="_expect(pool, attempt, Resources(), AttemptPhase.ENDED)",
+        old="_expect(pool, attempt, Resources(), Finished(without_exit=attempt.exit_code is None))",
         new="pass",
     ),
     Mutant(

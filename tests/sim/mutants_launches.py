@@ -216,7 +216,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt whose instance is gone is lost",
         fault="instances that vanish",
         where="longshore.pool.core:PoolCore._lose_attempt",
-        old="if not attempt.stray and attempt.phase is not AttemptPhase.ENDED:",
+        old="if not attempt.stray and not attempt.is_finished:",
         new="if False:",
     ),
     Mutant(
@@ -232,8 +232,8 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt holds its room once",
         fault="",
         where="longshore.pool.core:PoolCore.hold_resources",
-        old=("if attempt.id not in worker.attempts and attempt.phase is not AttemptPhase.ENDED:"),
-        new="if attempt.phase is not AttemptPhase.ENDED:",
+        old=("if attempt.id not in worker.attempts and not attempt.is_finished:"),
+        new="if not attempt.is_finished:",
     ),
     Mutant(
         name="room is not given back",
@@ -248,7 +248,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt that ended holds no room after a restart",
         fault="crashes",
         where="longshore.pool.core:PoolCore.hold_resources",
-        old=("if attempt.id not in worker.attempts and attempt.phase is not AttemptPhase.ENDED:"),
+        old=("if attempt.id not in worker.attempts and not attempt.is_finished:"),
         new="if attempt.id not in worker.attempts:",
     ),
     Mutant(

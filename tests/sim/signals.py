@@ -14,7 +14,7 @@ from longshore.pool.messages import (
     ReleaseAttempt,
     SignalAttempt,
 )
-from longshore.pool.model import AttemptPhase, PoolAttempt, WorkerState
+from longshore.pool.model import PoolAttempt, Starting, Stopping, WorkerState
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import Truth, expect
@@ -64,7 +64,9 @@ class Signals:
         up = worker.session_up or worker.state is WorkerState.SHUTDOWN
         expect(up, "signals go over a session", f"{key}")
         attempt = self._pool.find_attempt(*key)
-        again = attempt is not None and attempt.killed_at != self._process.now()
+        phase = None if attempt is None else attempt.phase
+        begins = isinstance(phase, Stopping) and phase.since == self._process.now()
+        again = attempt is not None and not begins
         first = self._first_signals.get(key) if again else None
         told, last = self._last_signals.get(key, ("", -inf)) if again else ("", -inf)
         self._last_signals[key] = (command.signal, now)
@@ -82,7 +84,7 @@ class Signals:
             told_s = command.grace_s
             right = abs(told_s - left_s) <= SLACK
             expect(right, "the runner knows when KILL is due", f"{key}: {told_s} s, not {left_s}")
-        if attempt is None or attempt.phase is not AttemptPhase.STARTING:
+        if attempt is None or not isinstance(attempt.phase, Starting):
             # A start that is on its way may come after any number of signals.
             self._first_signals[key] = now if first is None else first
 

@@ -30,7 +30,7 @@ from longshore.pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from longshore.pool.model import REBOOTED, AttemptPhase, IdleBehavior, Worker, WorkerState
+from longshore.pool.model import REBOOTED, IdleBehavior, Starting, Worker, WorkerState
 from longshore.pool.timers import TimerKind
 from longshore.pool.transitions import Trigger
 from tests.sim.elsewhere import expect_elsewhere
@@ -357,12 +357,12 @@ class Work:
         for attempt_id, container_id in self._table.open_attempts.items():
             self._expect_ending(attempt_id, self._table.containers[container_id])
         for attempt in self._pool.attempts.values():
-            if attempt.kill_wanted and attempt.phase is not AttemptPhase.ENDED:
+            if attempt.is_to_end:
                 worker = self._pool.workers.get(attempt.worker_id)
                 up = worker is not None and worker.session_up and not self._pool.held_up
                 due = self._pool.timers.due(TimerKind.SIGNAL, attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
-            if attempt.phase is AttemptPhase.STARTING and not attempt.start_op:
+            if isinstance(attempt.phase, Starting) and not attempt.start_op:
                 self._expect_looked_for(attempt.worker_id, attempt.id)
         known = self._complaints.keys() | self._refusals.keys()
         for worker_id in sorted(known - self._pool.workers.keys()):
@@ -406,7 +406,7 @@ class Work:
         last = container.attempts[-1]
         if container.cancel_requested or container.priority == 0 or last.ending is not None:
             attempt = self._pool.attempts.get(attempt_id)
-            ending = attempt is not None and attempt.kill_wanted
+            ending = attempt is not None and attempt.is_to_end
             expect(ending, "what is to end is ended", attempt_id, "of", container)
 
     def _look_at(self, worker: Worker) -> None:

@@ -19,7 +19,7 @@ from longshore.pool.messages import (
     StartRefused,
     StartUnknown,
 )
-from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, PoolSettings, Worker
+from longshore.pool.model import IdleBehavior, PoolAttempt, PoolSettings, Worker
 from longshore.pool.pool_events import (
     AttemptDismissed,
     AttemptEnded,
@@ -284,7 +284,6 @@ def test_an_instance_that_never_passes_its_boot_probe_is_destroyed_at_once() -> 
                 remote_id="s-1",
                 worker_id="i-1",
                 resources=ONE_CPU,
-                phase=AttemptPhase.STARTING,
                 resident=True,
             ),
         )

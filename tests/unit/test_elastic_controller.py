@@ -103,7 +103,7 @@ def test_an_essential_container_that_fails_ends_the_job_with_all_that_runs_of_it
     rig.exit(attempt_of(rig, 1000), code=1)
     assert rig.states()["c-1004"] == "cancelled"
     for number in (1001, 1002, 1003):
-        assert rig.engine.pool.attempts[attempt_of(rig, number)].kill_wanted
+        assert rig.engine.pool.attempts[attempt_of(rig, number)].is_to_end
         rig.exit(attempt_of(rig, number), code=143)
     assert state_of(rig) == "failed: essential e exited with 1"
     assert rig.jobs["j-1"].exit_code == 1

@@ -17,7 +17,7 @@ from longshore.pool.messages import (
     StartAttempt,
     StartRefused,
 )
-from longshore.pool.model import AttemptPhase, IdleBehavior, PoolAttempt, Worker
+from longshore.pool.model import IdleBehavior, PoolAttempt, Running, Worker
 from longshore.pool.pool_events import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
 from longshore.pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
@@ -36,7 +36,6 @@ def earlier(attempt_id: str, *, resident: bool) -> PoolAttempt:
         remote_id=attempt_id,
         worker_id="i-1",
         resources=ONE_CPU,
-        phase=AttemptPhase.STARTING,
         resident=resident,
     )
 
@@ -82,7 +81,7 @@ def test_a_resident_that_asks_for_no_cpu_shares_one_with_the_others() -> None:
         remote_id="s-2",
         worker_id="i-1",
         resources=Resources(),
-        phase=AttemptPhase.RUNNING,
+        phase=Running(),
         resident=True,
     )
     core.add_attempt(shares)
@@ -307,7 +306,7 @@ def test_what_an_earlier_process_started_is_found_as_it_was(
     worker = rig.boot("i-1", running=("a-1",))
     assert (state(worker), worker.session_up) == (running, True)
     assert worker.free == rig.type.allocatable.minus(ONE_CPU)
-    assert rig.core.attempts["a-1"].phase is AttemptPhase.RUNNING
+    assert rig.core.attempts["a-1"].phase == Running()
 
 
 def test_an_earlier_resident_beside_batch_work_is_found_on_a_busy_worker() -> None:

@@ -233,7 +233,7 @@ def test_unknown_that_drains_stays_until_what_was_found_on_it_has_ended() -> Non
     made = rig.adopt("t1", "c-9-1", longshore_idle_behavior="drain")
     rig.advance(30)
     found = rig.engine.pool.attempts_on(made)
-    assert [(a.remote_id, a.stray, a.kill_wanted) for a in found] == [("c-9-1", True, True)]
+    assert [(a.remote_id, a.stray, a.is_to_end) for a in found] == [("c-9-1", True, True)]
     rig.advance(500)
     assert rig.state(made) == "unknown"
     end(rig, made, "c-9-1")

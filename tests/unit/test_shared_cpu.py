@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.core import PoolCore, check
-from longshore.pool.model import AttemptPhase, InstanceSeen, PoolAttempt, PoolSettings, Worker
+from longshore.pool.model import InstanceSeen, PoolAttempt, PoolSettings, Worker
 from tests.engine_rig import Rig
 from tests.samples import GIB, make_container, make_type
 
@@ -35,7 +35,6 @@ def attempt(number: int, *, cpu_millis: int = 0, stray: bool = False) -> PoolAtt
         remote_id=f"c-{number}-1",
         worker_id="i-1",
         resources=Resources(cpu_millis=cpu_millis, memory_bytes=10),
-        phase=AttemptPhase.STARTING,
         stray=stray,
     )
 

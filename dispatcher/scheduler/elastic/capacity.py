@@ -131,8 +131,7 @@ class CapacityView:
             slot.release(worker.attempts[attempt_id])
         # What is going beside them is not ours to count on: nor is the cpu that they share.
         slot.sharers -= sum(
-            self._pool.attempts[id_].kill_wanted and not self._is_going(id_)
-            for id_ in worker.sharing
+            self._pool.attempts[id_].is_to_end and not self._is_going(id_) for id_ in worker.sharing
         )
         going = slot.free.minus(before)
         return NodeCapacity(room=room_of(slot), going=going)

@@ -15,7 +15,7 @@ from longshore.drivers.interface import Resources
 from longshore.pool.charging import SHARED_CPU_MILLIS, as_found, charge
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import UpdateLimits
-from longshore.pool.model import AttemptPhase, Worker
+from longshore.pool.model import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class SpareCpus:
         """Return an attempt if it is of an elastic job and runs; with GPUs it has what it has."""
         attempt = self._pool.attempts.get(attempt_id)
         container_id = self._table.open_attempts.get(attempt_id)
-        if attempt is None or container_id is None or attempt.phase is not AttemptPhase.RUNNING:
+        if attempt is None or container_id is None or not attempt.is_seen_running:
             return None
         workload = self._workloads.of(self._table.containers[container_id])
         if (
