@@ -33,12 +33,12 @@ from longshore.pool.model import (
     WorkerState,
 )
 from longshore.pool.pool_events import (
-    AttemptEnded,
+    AttemptEnd,
     AttemptImageKnown,
     AttemptLogComplete,
     AttemptLogLost,
-    AttemptMissing,
     AttemptRunning,
+    EndKind,
     RunnerOverloaded,
 )
 from longshore.pool.timers import TimerKind
@@ -47,7 +47,12 @@ from longshore.pool.transitions import Trigger
 STRIKES_BEFORE_DRAIN = 3
 OVERLOAD_PAUSE_S = 60.0
 _RAN = frozenset({ExitKind.EXITED, ExitKind.OUT_OF_MEMORY})
-_FAULTS_OF_THE_REQUEST = frozenset({"invalid", "too_large"})
+_FAULTS_OF_THE_REQUEST = ("invalid", "too_large")
+_KINDS = {
+    **dict.fromkeys(_FAULTS_OF_THE_REQUEST, EndKind.REFUSED),
+    "overloaded": EndKind.OVERLOADED,
+}
+"""What the codes of refused starts say of the attempt; the others, no more than it is not there."""
 
 
 def place(
@@ -124,9 +129,9 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     attempt = core.attempts.get(event.attempt_id)
     if attempt is None or attempt.start_op != event.op_id:
         return
-    refused = event.code in _FAULTS_OF_THE_REQUEST
+    kind = _KINDS.get(event.code, EndKind.MISSING)
+    refused, overloaded = kind is EndKind.REFUSED, kind is EndKind.OVERLOADED
     worker = core.workers.get(attempt.worker_id)
-    overloaded = event.code == "overloaded"
     known = worker is not None and now < worker.overloaded_until and overloaded
     # That it has booted anew is no fault of the instance's either: its probe tells of that.
     blamed = not refused and event.code != REBOOTED
@@ -137,7 +142,7 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
             what = f"{worker.strikes} starts in a row were refused: {event.message}"
             shutdown.condemn(core, worker, what)
             boot_failures.note(core, worker, what, now)
-    missing(core, attempt, event.message, now, refused=refused, overloaded=overloaded)
+    missing(core, attempt, event.message, now, kind=kind)
     if worker is not None and overloaded:
         if not known:
             _pause(core, worker, event.message, now)
@@ -175,25 +180,22 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
 def missing(
     core: PoolCore,
     attempt: PoolAttempt,
-    message: str,
+    cause: str,
     now: float,
     *,
-    refused: bool = False,
-    overloaded: bool = False,
+    kind: EndKind = EndKind.MISSING,
 ) -> None:
-    """The attempt is not on its worker, and nothing says that it ended there."""
+    """The attempt is not on its worker, and nothing says that it ended there; `cause` says why."""
     core.forget_attempt(attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
         _vacate(core, worker, attempt, now)
     if not attempt.stray:
         core.notices.append(
-            AttemptMissing(
+            AttemptEnd(
                 attempt_id=attempt.id,
-                worker_id=attempt.worker_id,
-                message=message,
-                refused=refused,
-                overloaded=overloaded,
+                kind=kind,
+                cause=cause,
                 interrupted=interruption.explains_loss(worker),
             )
         )
@@ -284,9 +286,9 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         if worker is not None:
             worker.unreleased.add(attempt.id)
         core.notices.append(
-            AttemptEnded(
+            AttemptEnd(
                 attempt_id=attempt.id,
-                worker_id=attempt.worker_id,
+                kind=EndKind.EXITED,
                 exit=how,
                 interrupted=interruption.explains_exit(worker, how),
             )

@@ -39,7 +39,8 @@ from longshore.pool.model import (
     stray_id,
 )
 from longshore.pool.pool_events import (
-    AttemptLost,
+    AttemptEnd,
+    EndKind,
     LaunchEnded,
     Notice,
     StrayGone,
@@ -449,13 +450,13 @@ class PoolCore:
         self.ended.pop(instance_id, None)
 
     def _lose_attempt(self, worker: Worker, attempt: PoolAttempt, why: str) -> None:
-        """Give up an attempt whose instance is gone; see `AttemptLost`."""
+        """Give up an attempt whose instance is gone."""
         self.forget_attempt(attempt.id)
         if not attempt.stray and not attempt.is_finished:
-            lost = AttemptLost(
+            lost = AttemptEnd(
                 attempt_id=attempt.id,
-                worker_id=attempt.worker_id,
-                message=why,
+                kind=EndKind.INSTANCE_GONE,
+                cause=why,
                 # Of one from before a restart it is not known any more.
                 seen_at=max(worker.last_contact, worker.listed_at) or worker.appeared_at,
                 interrupted=bool(worker.interruption),

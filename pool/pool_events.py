@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from longshore.pool.model import AttemptExit, AttemptImage, Launch
 
@@ -60,14 +61,36 @@ class AttemptImageKnown:
     image: AttemptImage
 
 
+class EndKind(Enum):
+    """From what it is known that an attempt is over."""
+
+    EXITED = "exited"
+    """The runner has its exit."""
+    REFUSED = "refused"
+    """The runner will not start it, for a fault of the request: it never ran, and never will."""
+    OVERLOADED = "overloaded"
+    """The runner did not start it, since too much runs there."""
+    MISSING = "missing"
+    """It is not on its worker, and no exit of it is."""
+    INSTANCE_GONE = "instance_gone"
+    """Its instance is gone: it may have run there, even if nobody saw it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded:
-    """The attempt's exit is known; `interrupted` when that is its cloud's doing."""
+class AttemptEnd:
+    """An attempt is over: the one word of it, from here to the store."""
 
     attempt_id: str
-    worker_id: str
-    exit: AttemptExit
+    kind: EndKind
+    #: How it ended, of one that has `EXITED`; None of all others.
+    exit: AttemptExit | None = None
+    #: Why there is no exit, in a sentence; "" where there is one.
+    cause: str = ""
+    #: Whether the cloud had said that it takes the instance back, and that explains the end.
     interrupted: bool = False
+    #: When an instance that is gone was heard of last, by a session or a listing, in seconds since
+    #: the epoch; None of one that is there.
+    seen_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,36 +99,6 @@ class AttemptDismissed:
 
     attempt_id: str
     worker_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptMissing:
-    """The attempt is not on its worker, and no exit of it is; `refused` when the runner said no.
-
-    `overloaded` says that it did since too much runs there, `interrupted` that the cloud takes the
-    instance back.
-    """
-
-    attempt_id: str
-    worker_id: str
-    message: str
-    refused: bool
-    overloaded: bool = False
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptLost:
-    """The attempt's instance is gone; `interrupted` when its cloud had said that it takes it.
-
-    `seen_at` is when it was heard of last, by a session or a listing, in seconds since the epoch.
-    """
-
-    attempt_id: str
-    worker_id: str
-    message: str
-    seen_at: float
-    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +156,8 @@ Notice = (
     | WorkerGone
     | AttemptRunning
     | AttemptImageKnown
-    | AttemptEnded
+    | AttemptEnd
     | AttemptDismissed
-    | AttemptMissing
-    | AttemptLost
     | AttemptLogComplete
     | AttemptLogLost
     | StrayFound

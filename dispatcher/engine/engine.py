@@ -51,6 +51,7 @@ from longshore.dispatcher.engine import recovery, requests
 from longshore.dispatcher.engine.requests import UserRequests
 from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
 from longshore.dispatcher.scheduler.elastic.wiring import elastic_scheduler
+from longshore.dispatcher.scheduler.placement import decisions
 from longshore.dispatcher.scheduler.placement.fleet_sync import Reservations
 from longshore.dispatcher.scheduler.placement.preemptible import instead_of_scarce
 from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
@@ -82,12 +83,10 @@ from longshore.pool.messages import (
 from longshore.pool.model import PoolSettings
 from longshore.pool.pool_events import (
     AttemptDismissed,
-    AttemptEnded,
+    AttemptEnd,
     AttemptImageKnown,
     AttemptLogComplete,
     AttemptLogLost,
-    AttemptLost,
-    AttemptMissing,
     AttemptRunning,
     LaunchEnded,
     LaunchMade,
@@ -156,9 +155,9 @@ class Engine:
         account = SpendLimits(settings).account_of
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
         self.table = ContainerTable(queue=queue, types=types, settings=settings)
-        self.table.ran = self.market.ran
-        self.workloads = WorkloadSchedulers(jobs=self.table.jobs, as_bought=self._as_bought)
-        self.table.rule = self.workloads.rule
+        self.workloads = WorkloadSchedulers(
+            jobs=self.table.jobs, settings=settings, as_bought=self._as_bought
+        )
         self.per_instance = self.workloads.per_instance = SystemScheduler(
             pool=self.pool,
             table=self.table,
@@ -388,14 +387,10 @@ class Engine:
                 self._on_running(notice.attempt_id, now)
             case AttemptImageKnown():
                 table.image_known(notice, now)
-            case AttemptEnded():
-                table.ended(notice, now)
+            case AttemptEnd():
+                self._on_end(notice, now)
             case AttemptDismissed():
                 self._on_dismissed(notice.attempt_id)
-            case AttemptMissing():
-                table.missing(notice, now)
-            case AttemptLost():
-                table.lost(notice, now)
             case AttemptLogComplete():
                 table.unreleased.log_complete(notice.attempt_id)
                 attempts.release(self.pool, notice.attempt_id, now)
@@ -417,6 +412,15 @@ class Engine:
                 self._note_overload(notice.message, now)
             case _:
                 assert_never(notice)
+
+    def _on_end(self, end: AttemptEnd, now: float) -> None:
+        """Put the end of an attempt on record, then let its scheduler decide what follows."""
+        closed = self.table.close(end, now)
+        if closed is None:
+            return
+        if not closed.container.pinned_to:
+            self.market.ran(closed.attempt, now)
+        decisions.carry_out(self.workloads.decide(closed, now), self.table, self.pool, now)
 
     def _on_dismissed(self, attempt_id: str) -> None:
         """Journal what a resident's end will mean whose instance is shut down: it did not fail."""

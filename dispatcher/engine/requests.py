@@ -31,6 +31,7 @@ from longshore.dispatcher.domain.messages import (
     Submitted,
     UserEvent,
 )
+from longshore.dispatcher.scheduler.placement.decisions import end_attempt
 from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.dependencies import Workflow, roots_of
@@ -197,8 +198,7 @@ class UserRequests:
                 table.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)
 
     def _end(self, container_id: str, outcome: AttemptOutcome, now: float) -> None:
-        attempt_id = self._table.ending(container_id, outcome, by=NO_STOP)
-        attempts.kill(self._pool, attempt_id, now)
+        end_attempt(self._table, self._pool, container_id, now, outcome=outcome, by=NO_STOP)
 
     def _note_cancel(self, container_id: str, now: float) -> None:
         container = self._table.containers.get(container_id)

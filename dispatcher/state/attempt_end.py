@@ -1,10 +1,20 @@
-"""How an attempt ended, and why, in words."""
+"""What the end of an attempt means: its outcome, why, when, and what it cost; pure.
+
+The pool says that an attempt is over (`AttemptEnd`). `close` makes of that what is on record, from
+the container as it was, and it is stored before anybody decides what follows. Then whoever
+schedules the container says what becomes of it, and of others, as a list of `Decision`s: from the
+record of an end that is settled, and without a hand in it. These are carried out in the same event,
+so that one commit has them all.
+
+What was to be the outcome of an attempt that was told to end counts before its exit, since that is
+then our doing; and our own word before the cloud's. An exit tells how long it ran, as far as that
+can be true. Doubt: of what left no exit nobody knows whether it ran; where it was placed and never
+seen, it is taken for never started, but not where its instance is gone.
+"""
 
 from __future__ import annotations
 
-# --------------------------------------------------------------------------------------------------
-# What follows of the cause for which an attempt was told to end, and how people are told of it.
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
@@ -17,45 +27,60 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
+    Placement,
     Reason,
     StopCause,
     StopReason,
     resources_of,
 )
+from longshore.dispatcher.state.job_registry import JobResult
+from longshore.dispatcher.state.spend_limits import cost_of, placement_of
+from longshore.drivers.interface import InstanceType
 from longshore.pool.model import AttemptExit, ExitKind, Fault
-from longshore.pool.pool_events import AttemptLost, AttemptMissing
+from longshore.pool.pool_events import AttemptEnd, EndKind
+
+# ---- what is decided once an end is on record ----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnd:
-    """How an attempt ended, which is the latest of `container`; that is in the state as before.
+class Requeue:
+    """A container waits for a place again: not before `until` (seconds since the epoch), if any."""
 
-    `gone_since` is when its instance, which is gone, was heard of last, in seconds since the epoch,
-    None where it is there; `refused` says that the runner never will start it; `never_ran` that it
-    is not where it was placed, and was never seen to run.
-    """
-
-    container: Container
-    attempt: Attempt
-    outcome: AttemptOutcome
-    reason: Reason | None
-    gone_since: float | None = None
-    refused: bool = False
-    never_ran: bool = False
-
-    @property
-    def instance_gone(self) -> bool:
-        """Return whether its instance is gone."""
-        return self.gone_since is not None
+    container_id: str
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartDecision:
-    """What becomes of a container after an attempt: its final state and why, None: it waits on."""
+class Finish:
+    """A container ends for good."""
 
-    state: ContainerState | None = None
+    container_id: str
+    state: ContainerState
     reason: Reason | None = None
+    exit_code: int | None = None
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndAttempt:
+    """The open attempt of a container is told to end; its outcome will be `outcome`."""
+
+    container_id: str
+    outcome: AttemptOutcome
+    by: StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConcludeJob:
+    """A job that does not end by itself comes to its end, once all of its containers have."""
+
+    job_id: str
+    result: JobResult
+
+
+Decision = Requeue | Finish | EndAttempt | ConcludeJob
+
+
+# ---- for what an attempt was told to end, and how people are told of it --------------------------
 
 _SENTENCES = {
     StopCause.NOTHING: "nothing",
@@ -183,13 +208,6 @@ def when_it_ran(attempt: Attempt, how: AttemptExit, now: float) -> tuple[float, 
 
 # ---- how an attempt ended, and why, in words -----------------------------------------------------
 
-FINAL_STATE_AFTER = {
-    AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
-    AttemptOutcome.FAILED: ContainerState.FAILED,
-    AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
-}
-"""What a container is after an attempt that is the last; the other outcomes go on."""
-
 _TAKEN_BACK = "the cloud took its instance back"
 _SAME_S = 0.5
 """By how much the clock of an instance may differ from ours in the time that an attempt takes."""
@@ -219,45 +237,35 @@ def classify_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcom
             assert_never(how.kind)
 
 
-def classify_end(
-    container: Container, how: AttemptExit, *, interrupted: bool
+_NEVER_RAN = {
+    EndKind.REFUSED: "never_started",
+    EndKind.OVERLOADED: "overloaded",
+    EndKind.MISSING: "never_started",
+}
+"""The code of what was not seen to run, by how it ended; the other kinds do not say that."""
+
+
+def classify(  # noqa: PLR0911 - a table
+    container: Container, end: AttemptEnd
 ) -> tuple[AttemptOutcome, Reason | None]:
-    """Return what an exit means, also one that we or the cloud asked for, and why."""
-    last = container.attempts[-1]
-    ending = last.ending
-    if container.cancel_requested or ending is AttemptOutcome.CANCELLED:
-        return AttemptOutcome.CANCELLED, _stopped(container, last, "cancelled")
-    if ending is AttemptOutcome.PREEMPTED:
-        return ending, _preempted(last, "priority set to 0")
-    if ending is AttemptOutcome.FAILED and not _ended_in_time(container, how):
-        return ending, _over_time(container)
-    if interrupted:
-        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=_TAKEN_BACK)
-    return classify_exit(container, how)
-
-
-def classify_gone(
-    container: Container,
-    attempt: Attempt,
-    of: AttemptMissing | AttemptLost,
-    *,
-    refused: bool,
-    never: str,
-) -> tuple[AttemptOutcome, Reason]:
-    """Return what it means that an attempt left no exit; `never` is its code if it never ran."""
+    """Return what the end of a container's open attempt means, and why; None when all went well."""
+    attempt = container.attempts[-1]
     if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:
-        said = when_cancelled(attempt, of.message, may_have_run=not never)
-        return AttemptOutcome.CANCELLED, _stopped(container, attempt, said)
-    if refused:
-        return AttemptOutcome.FAILED, Reason(code=START_REFUSED, message=of.message)
+        return AttemptOutcome.CANCELLED, _stopped(container, attempt, end)
+    if end.kind is EndKind.REFUSED:
+        return AttemptOutcome.FAILED, Reason(code=START_REFUSED, message=end.cause)
     if attempt.ending is AttemptOutcome.PREEMPTED:
-        return AttemptOutcome.PREEMPTED, _preempted(attempt, of.message)
-    if attempt.ending is AttemptOutcome.FAILED:
+        said = end.cause if end.exit is None else "priority set to 0"
+        return AttemptOutcome.PREEMPTED, _preempted(attempt, said)
+    if attempt.ending is AttemptOutcome.FAILED and not _ended_in_time(container, end.exit):
         return AttemptOutcome.FAILED, _over_time(container)
-    if of.interrupted:
-        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=of.message)
-    code = "lost" if not never or attempt.started_at else never
-    return AttemptOutcome.LOST, Reason(code=code, message=of.message)
+    if end.interrupted:
+        said = end.cause if end.exit is None else _TAKEN_BACK
+        return AttemptOutcome.PREEMPTED, Reason(code=INTERRUPTED, message=said)
+    if end.exit is not None:
+        return classify_exit(container, end.exit)
+    code = "lost" if attempt.started_at else _NEVER_RAN.get(end.kind, "lost")
+    return AttemptOutcome.LOST, Reason(code=code, message=end.cause)
 
 
 def _preempted(attempt: Attempt, why: str) -> Reason:
@@ -265,17 +273,24 @@ def _preempted(attempt: Attempt, why: str) -> Reason:
     return reason_of(attempt.ending_for) or Reason(code="held", message=why)
 
 
-def _stopped(container: Container, attempt: Attempt, said: str) -> Reason:
-    """Return why an attempt was stopped for good: by its job's scheduler, or a user, as `said`."""
+def _stopped(container: Container, attempt: Attempt, end: AttemptEnd) -> Reason:
+    """Return why an attempt was stopped for good: by its job's scheduler, or a user."""
     told = None if container.cancel_requested else reason_of(attempt.ending_for)
-    return told or Reason(code="cancelled", message=said)
+    if told is not None:
+        return told
+    said = "cancelled"
+    if end.exit is None:
+        said = when_cancelled(attempt, end.cause, may_have_run=end.kind not in _NEVER_RAN)
+    return Reason(code="cancelled", message=said)
 
 
-def _ended_in_time(container: Container, how: AttemptExit) -> bool:
+def _ended_in_time(container: Container, how: AttemptExit | None) -> bool:
     """Return whether an attempt ended by itself before its time limit, and was heard of later.
 
     How long it ran is the instance's to tell; where it does not, it was ended.
     """
+    if how is None:
+        return False
     ran_s = how.finished_at - how.started_at
     known = how.started_at > 0 and ran_s >= 0
     return known and ran_s + _SAME_S < (container.spec.time_limit_s or 0.0)
@@ -294,6 +309,85 @@ def when_cancelled(attempt: Attempt, message: str, *, may_have_run: bool) -> str
     if may_have_run:
         return f"cancelled, and nobody knows whether it ran; {message}"
     return "cancelled before it ran"
+
+
+# ---- the end of an attempt, as it is on record ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedAttempt:
+    """An attempt that is over, as it was stored; what follows is decided from that."""
+
+    #: The container as it was when the attempt was open.
+    before: Container
+    #: The container with the end on record, in the state that it had: that is still to be decided.
+    container: Container
+    end: AttemptEnd
+
+    @property
+    def attempt(self) -> Attempt:
+        """Return the attempt, with its outcome and why it has that."""
+        return self.container.attempts[-1]
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the runner never will start it."""
+        return self.end.kind is EndKind.REFUSED
+
+    @property
+    def instance_gone(self) -> bool:
+        """Return whether its instance is gone."""
+        return self.end.kind is EndKind.INSTANCE_GONE
+
+    @property
+    def never_ran(self) -> bool:
+        """Return whether it is not where it was placed, and was never seen to run."""
+        return self.end.kind in _NEVER_RAN and self.attempt.started_at is None
+
+
+def close(
+    container: Container,
+    end: AttemptEnd,
+    now: float,
+    *,
+    type_: InstanceType | None,
+    placement: Placement,
+) -> ClosedAttempt:
+    """Return what the end of a container's open attempt comes to: its outcome, times and cost.
+
+    `type_` is that of its instance, None where it is not configured (any more); `placement` is how
+    batch work shares instances.
+    """
+    outcome, reason = classify(container, end)
+    before, attempt, how = container, container.attempts[-1], end.exit
+    if how is not None:
+        started_at, finished_at = when_it_ran(attempt, how, now)
+        container = replace(container, started_at=first_start(container, started_at))
+        attempt = replace(
+            attempt,
+            started_at=started_at,
+            finished_at=finished_at,
+            stdout_bytes=how.stdout_bytes,
+            stderr_bytes=how.stderr_bytes,
+            exit_code=how.code,
+        )
+    else:
+        # Nobody pays for the time that it took until an instance was known to be gone.
+        ended_at = now if end.seen_at is None else min(now, end.seen_at)
+        finished_at = max(ended_at, attempt.started_at or attempt.created_at)
+        attempt = replace(attempt, finished_at=finished_at)
+    attempt = replace(attempt, outcome=outcome, reason=reason)
+    given = resources_of(container, attempt)
+    cost = cost_of(attempt, given, type_, placement_of(container, placement))
+    container = replace(
+        container,
+        attempts=(*container.attempts[:-1], attempt),
+        cost_usd=container.cost_usd + cost,
+    )
+    return ClosedAttempt(before=before, container=container, end=end)
+
+
+# ---- attempts by their names ---------------------------------------------------------------------
 
 
 def container_of(attempt_id: str) -> str:

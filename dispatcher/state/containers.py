@@ -6,7 +6,7 @@ Every change of a container goes through here, so that it is journalled and publ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import (
@@ -17,7 +17,6 @@ from longshore.dispatcher.domain.containers import (
     Reason,
     SchedulerSettings,
     StopReason,
-    resources_of,
 )
 from longshore.dispatcher.domain.feasibility import given_on
 from longshore.dispatcher.domain.jobs import JobType
@@ -29,33 +28,24 @@ from longshore.dispatcher.domain.messages import (
     SaveContainer,
 )
 from longshore.dispatcher.state.attempt_end import (
-    FINAL_STATE_AFTER,
-    AttemptEnd,
-    RestartDecision,
-    classify_end,
-    classify_gone,
+    ClosedAttempt,
+    close,
     first_start,
     latest,
     was_placed,
-    when_it_ran,
 )
 from longshore.dispatcher.state.attempt_spend import AttemptSpend
 from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.memory_limit import QueuedMemory
 from longshore.dispatcher.state.queue import Queue
-from longshore.dispatcher.state.restarts import (
-    final_reason,
-    longest_delay_s,
-    may_try_again,
-    restart_due,
-)
+from longshore.dispatcher.state.restarts import held_until, restart_due
 from longshore.dispatcher.state.scheduling_gates import Deadlines, SchedulingGates
-from longshore.dispatcher.state.spend_limits import SpendLimits, cost_of, placement_of
+from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.histogram import Histogram
 from longshore.pool.model import Worker
-from longshore.pool.pool_events import AttemptEnded, AttemptImageKnown, AttemptLost, AttemptMissing
+from longshore.pool.pool_events import AttemptEnd, AttemptImageKnown
 
 # ---- what a new attempt of a container is --------------------------------------------------------
 
@@ -115,8 +105,7 @@ class ContainerTable:
     the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
     `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
     which running attempt has run for long enough. `residents` is how many of the open attempts are
-    of per-instance jobs; `rule` says what becomes of containers that have a scheduler of their own.
-    `ran` hears of each attempt that has ended, but of per-instance jobs.
+    of per-instance jobs.
     """
 
     def __init__(
@@ -135,8 +124,6 @@ class ContainerTable:
         self.finished: list[Container] = []
         self.time_limits = Deadlines()
         self.residents = 0
-        self.rule: Callable[[AttemptEnd, float], RestartDecision | None] = lambda _end, _now: None
-        self.ran: Callable[[Attempt, float], None] = lambda _attempt, _now: None
         self.changes: list[Change] = []
         self.unreleased = AwaitingLogs(self.changes)
         self.published: list[Publication] = []
@@ -170,7 +157,9 @@ class ContainerTable:
         for container_id, since in self.waiting_since.items():
             self.waiting_since[container_id] = min(since, now)
         for container_id in self.gates.timed():
-            self._restart_later(self.containers[container_id], now)
+            until = held_until(self.containers[container_id], now)
+            if until is not None:
+                self.gates.until(container_id, until)
         for attempt_id in sorted(self.time_limits.keys()):
             limit_s = self.containers[self.open_attempts[attempt_id]].spec.time_limit_s or 0.0
             self.time_limits.hasten(attempt_id, now + limit_s)
@@ -361,116 +350,40 @@ class ContainerTable:
         self.changes.append(SaveAttempt(attempt=attempt))
         return attempt.id
 
-    def ended(self, notice: AttemptEnded, now: float) -> None:
-        """Note how an attempt ended on its instance, and what becomes of its container."""
-        found = self.of_attempt(notice.attempt_id)
+    def close(self, end: AttemptEnd, now: float) -> ClosedAttempt | None:
+        """Put on record how an attempt ended; return that, None where it is not open (any more).
+
+        What becomes of its container is to be decided at once: until then it neither waits nor has
+        ended.
+        """
+        found = self.of_attempt(end.attempt_id)
         if found is None:
-            return
-        how = notice.exit
+            return None
         container, attempt = found
-        outcome, reason = classify_end(container, how, interrupted=notice.interrupted)
-        started_at, finished_at = when_it_ran(attempt, how, now)
-        container = replace(container, started_at=first_start(container, started_at))
-        attempt = replace(
-            attempt,
-            started_at=started_at,
-            finished_at=finished_at,
-            stdout_bytes=how.stdout_bytes,
-            stderr_bytes=how.stderr_bytes,
-            exit_code=how.code,
-        )
-        end = AttemptEnd(container=container, attempt=attempt, outcome=outcome, reason=reason)
-        self.unreleased[attempt.id] = self._close(end, now)
-
-    def missing(self, notice: AttemptMissing, now: float) -> None:
-        """Note that an attempt is not where it was placed: refused, or it never began there."""
-        never = "overloaded" if notice.overloaded else "never_started"
-        self._gone(notice, now, refused=notice.refused, never=never)
-
-    def lost(self, notice: AttemptLost, now: float) -> None:
-        """Note that an attempt's instance is gone: it may have run, even if nobody saw it."""
-        self._gone(notice, now)
-
-    def _gone(
-        self,
-        of: AttemptMissing | AttemptLost,
-        now: float,
-        *,
-        refused: bool = False,
-        never: str = "",
-    ) -> None:
-        """Close an attempt of which there is no exit; `never` is its code if it never ran."""
-        found = self.of_attempt(of.attempt_id)
-        if found is not None:
-            outcome, reason = classify_gone(*found, of, refused=refused, never=never)
-            end = AttemptEnd(
-                container=found[0],
-                attempt=found[1],
-                outcome=outcome,
-                reason=reason,
-                gone_since=of.seen_at if isinstance(of, AttemptLost) else None,
-                refused=refused,
-                never_ran=bool(never) and found[1].started_at is None,
-            )
-            self._close(end, now)
-
-    def _close(self, end: AttemptEnd, now: float) -> Attempt:
-        """Give an attempt its outcome and its container what follows; return the attempt."""
-        container, attempt, outcome, reason = end.container, end.attempt, end.outcome, end.reason
+        type_ = self._types.get(attempt.instance_type)
+        closed = close(container, end, now, type_=type_, placement=self._settings.placement)
         del self.open_attempts[attempt.id]
         self.residents -= bool(container.pinned_to)
         self.time_limits.discard(attempt.id)
         self.supervisors_placed -= container.is_supervisor
         self.spend.closed(attempt.id)
         self.waiting_since.pop(container.id, None)
-        self.outcomes[outcome.value] += 1
-        # Nobody pays for the time that it took until an instance was known to be gone.
-        ended_at = now if end.gone_since is None else min(now, end.gone_since)
-        attempt = replace(
-            attempt,
-            outcome=outcome,
-            reason=reason,
-            finished_at=attempt.finished_at
-            or max(ended_at, attempt.started_at or attempt.created_at),
-        )
-        if not container.pinned_to:
-            self.ran(attempt, now)
-        type_ = self._types.get(attempt.instance_type)
-        placement = placement_of(container, self._settings.placement)
-        cost = cost_of(attempt, resources_of(container, attempt), type_, placement)
-        container = replace(
-            container,
-            attempts=(*container.attempts[:-1], attempt),
-            cost_usd=container.cost_usd + cost,
-        )
-        ruling = self.rule(replace(end, container=container, attempt=attempt), now)
-        state = FINAL_STATE_AFTER.get(outcome)
-        if ruling is not None:
-            state, reason = ruling.state, ruling.reason
-        elif outcome is AttemptOutcome.LOST and not may_try_again(container, self._settings):
-            state = ContainerState.FAILED
-        elif self._restart_later(container, now):
-            state = None
-        elif outcome is AttemptOutcome.FAILED:
-            reason = final_reason(container, reason)
-        if state is None:
-            waiting = replace(container, state=ContainerState.QUEUED)
-            self.save(waiting, attempt)
-            self.wait(waiting, now)
-        else:
-            self.finish(container, state, reason, now, exit_code=attempt.exit_code, last=attempt)
-        return attempt
+        attempt = closed.attempt
+        if attempt.outcome is not None:
+            self.outcomes[attempt.outcome.value] += 1
+        self.containers[container.id] = closed.container
+        self.changes.append(SaveAttempt(attempt=attempt))
+        if end.exit is not None:
+            self.unreleased[attempt.id] = attempt
+        return closed
 
-    def _restart_later(self, container: Container, now: float) -> bool:
-        """Hold a container back until its restart; return False when it is not to be restarted.
-
-        A clock that was set back makes it wait no longer than the delay.
-        """
-        due = restart_due(container)
-        if due is None:
-            return False
-        self.gates.until(container.id, min(due, now + longest_delay_s(container)))
-        return True
+    def requeue(self, container_id: str, now: float, *, until: float | None = None) -> None:
+        """Let a container wait again whose attempt is over; None: it may be placed at once."""
+        if until is not None:
+            self.gates.until(container_id, until)
+        waiting = replace(self.containers[container_id], state=ContainerState.QUEUED)
+        self.save(waiting)
+        self.wait(waiting, now)
 
     def finish(
         self,
@@ -480,7 +393,6 @@ class ContainerTable:
         now: float,
         *,
         exit_code: int | None = None,
-        last: Attempt | None = None,
     ) -> None:
         """Bring a container to its final state and let go of it; it stays in the store.
 
@@ -496,8 +408,7 @@ class ContainerTable:
                 reason=reason,
                 finished_at=max(now, latest(container)),
                 exit_code=exit_code,
-            ),
-            last,
+            )
         )
         self.finished.append(self.containers.pop(container.id))
         self.memory.remove(container.spec)

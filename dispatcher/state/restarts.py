@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
+    ContainerState,
     Preemptible,
     Reason,
     Retries,
@@ -19,7 +20,15 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.timefmt import moment
+from longshore.dispatcher.state.attempt_end import ClosedAttempt, Finish, Requeue
 from longshore.pool.delays import doubled_s
+
+_FINAL_STATE_AFTER = {
+    AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,
+    AttemptOutcome.FAILED: ContainerState.FAILED,
+    AttemptOutcome.CANCELLED: ContainerState.CANCELLED,
+}
+"""What a container is after an attempt that is the last; the other outcomes go on."""
 
 _SHORTEST_DELAY_S = 1.0
 _INTERRUPTION_FIRST_S = 1.0
@@ -180,6 +189,15 @@ def restart_due(container: Container) -> float | None:
     return _tries(container).due()
 
 
+def held_until(container: Container, now: float) -> float | None:
+    """Return until when a container is held back after its latest attempt; see `restart_due`.
+
+    A clock that was set back makes it wait no longer than the delay.
+    """
+    due = restart_due(container)
+    return None if due is None else min(due, now + longest_delay_s(container))
+
+
 def longest_delay_s(container: Container) -> float:
     """Return for how many seconds a container is held back at most after its latest attempt."""
     return _tries(container).longest_delay_s()
@@ -300,3 +318,21 @@ def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     on_one = max(tries.losses_on.values(), default=0)
     few = tries.lost < most and on_one < max(most, _LOSSES_ON_ONE_MOST)
     return runs_again_if_lost(container) and few
+
+
+def after(closed: ClosedAttempt, settings: SchedulerSettings, now: float) -> Requeue | Finish:
+    """Return what becomes of a container of batch work one of whose attempts is over."""
+    container, attempt = closed.container, closed.attempt
+    outcome, reason = attempt.outcome, attempt.reason
+    state = None if outcome is None else _FINAL_STATE_AFTER.get(outcome)
+    if outcome is AttemptOutcome.LOST and not may_try_again(container, settings):
+        state = ContainerState.FAILED
+    else:
+        until = held_until(container, now)
+        if until is not None or state is None:
+            return Requeue(container_id=container.id, until=until)
+        if outcome is AttemptOutcome.FAILED:
+            reason = final_reason(container, reason)
+    return Finish(
+        container_id=container.id, state=state, reason=reason, exit_code=attempt.exit_code
+    )

@@ -175,41 +175,47 @@ ENDINGS = (
         name="a cancel is judged by its exit",
         guard="an attempt that was cancelled is cancelled, whatever its exit",
         fault="a cancel",
-        where="longshore.dispatcher.state.attempt_end:classify_end",
-        old="if container.cancel_requested or ending is AttemptOutcome.CANCELLED:",
-        new="if False:",
+        where="longshore.dispatcher.state.attempt_end:classify",
+        old="if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:",
+        new=(
+            "if end.exit is None and ("
+            "container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED):"
+        ),
     ),
     Mutant(
         name="our own kill is a failure",
         guard="an attempt that was preempted goes back to the queue, whatever its exit",
         fault="a change of priority",
-        where="longshore.dispatcher.state.attempt_end:classify_end",
-        old="if ending is AttemptOutcome.PREEMPTED:",
-        new="if False:",
+        where="longshore.dispatcher.state.attempt_end:classify",
+        old="if attempt.ending is AttemptOutcome.PREEMPTED:",
+        new="if attempt.ending is AttemptOutcome.PREEMPTED and end.exit is None:",
     ),
     Mutant(
         name="a cancel is tried again",
         guard="an attempt that is missing and was cancelled is not tried again",
         fault="starts without an answer, instances that end",
-        where="longshore.dispatcher.state.attempt_end:classify_gone",
+        where="longshore.dispatcher.state.attempt_end:classify",
         old="if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:",
-        new="if False:",
+        new=(
+            "if end.exit is not None and ("
+            "container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED):"
+        ),
     ),
     Mutant(
         name="a bad request is tried again",
         guard="a start refused for a fault of the request fails",
         fault="starts that are refused",
-        where="longshore.dispatcher.state.attempt_end:classify_gone",
-        old="if refused:",
+        where="longshore.dispatcher.state.attempt_end:classify",
+        old="if end.kind is EndKind.REFUSED:",
         new="if False:",
     ),
     Mutant(
         name="a preemption counts as a loss",
         guard="an attempt that is missing and was preempted is not lost",
         fault="a change of priority, instances that end",
-        where="longshore.dispatcher.state.attempt_end:classify_gone",
+        where="longshore.dispatcher.state.attempt_end:classify",
         old="if attempt.ending is AttemptOutcome.PREEMPTED:",
-        new="if False:",
+        new="if attempt.ending is AttemptOutcome.PREEMPTED and end.exit is not None:",
     ),
     Mutant(
         name="losses without end",
@@ -231,7 +237,7 @@ ENDINGS = (
         name="ended before it began",
         guard="nothing ends before it began, though the clock was set back",
         fault="a clock that is set while no dispatcher runs",
-        where="longshore.dispatcher.state.containers:ContainerTable._close",
+        where="longshore.dispatcher.state.attempt_end:close",
         old="max(ended_at, attempt.started_at or attempt.created_at)",
         new="ended_at",
     ),

@@ -25,9 +25,9 @@ INTERRUPTION_MUTANTS = (
         name="lost instead of preempted",
         guard="what goes with an instance that is taken back is preempted, not lost",
         fault="instances that are taken back, with notice",
-        where="longshore.dispatcher.state.attempt_end:classify_gone",
-        old="if of.interrupted:",
-        new="if False:",
+        where="longshore.dispatcher.state.attempt_end:classify",
+        old="if end.interrupted:",
+        new="if end.interrupted and end.exit is not None:",
     ),
     Mutant(
         name="taken back without end",

@@ -211,9 +211,9 @@ RESTARTS = (
         name="nothing is tried again",
         guard="what failed is tried again",
         fault=RETRIES,
-        where="longshore.dispatcher.state.containers:ContainerTable._close",
-        old="if self._restart_later(container, now):",
-        new="if self._restart_later(container, now) and False:",
+        where="longshore.dispatcher.state.restarts:after",
+        old="if until is not None or state is None:",
+        new="if state is None:",
     ),
     Mutant(
         name="nobody is let go",

@@ -22,9 +22,8 @@ from longshore.pool.messages import (
 from longshore.pool.model import IdleBehavior, PoolAttempt, PoolSettings, Worker
 from longshore.pool.pool_events import (
     AttemptDismissed,
-    AttemptEnded,
-    AttemptLost,
-    AttemptMissing,
+    AttemptEnd,
+    EndKind,
     WorkerChanged,
 )
 from longshore.pool.timers import TimerKind
@@ -71,7 +70,12 @@ def kill(rig: PoolRig, reason: str) -> None:
 def ends(rig: PoolRig) -> list[tuple[str, bool]]:
     """Return which attempts ended, and whether the pool had dismissed them."""
     told = {each.attempt_id for each in rig.asked(AttemptDismissed)}
-    return [(each.attempt_id, each.attempt_id in told) for each in rig.asked(AttemptEnded)]
+    return [(id_, id_ in told) for id_ in of_kind(rig, EndKind.EXITED)]
+
+
+def of_kind(rig: PoolRig, kind: EndKind) -> list[str]:
+    """Return which attempts are over in such a way."""
+    return [each.attempt_id for each in rig.asked(AttemptEnd) if each.kind is kind]
 
 
 # ---- they are told, and waited for --------------------------------------------------------------
@@ -211,7 +215,7 @@ def test_who_never_ended_is_lost_with_its_instance() -> None:
     rig.advance(20)
     del rig.cloud["i-1"]
     rig.advance(5)
-    assert [each.attempt_id for each in rig.asked(AttemptLost)] == ["s-1"]
+    assert of_kind(rig, EndKind.INSTANCE_GONE) == ["s-1"]
     assert rig.core.workers == {}
     assert rig.core.timers.due(TimerKind.DISMISSAL, "i-1") is None
 
@@ -337,7 +341,7 @@ def test_a_start_that_is_refused_meanwhile_ends_the_wait() -> None:
             op_id=start.op_id, worker_id="i-1", attempt_id="s-2", code="full", message="full"
         )
     )
-    assert [each.attempt_id for each in rig.asked(AttemptMissing)] == ["s-2"]
+    assert of_kind(rig, EndKind.MISSING) == ["s-2"]
     assert destroyed(rig) == 1
 
 

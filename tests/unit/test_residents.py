@@ -18,7 +18,7 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import IdleBehavior, PoolAttempt, Running, Worker
-from longshore.pool.pool_events import AttemptDismissed, AttemptEnded, RunnerOverloaded, StrayFound
+from longshore.pool.pool_events import AttemptDismissed, AttemptEnd, RunnerOverloaded, StrayFound
 from longshore.pool.timers import TimerKind
 from tests.pool_rig import ONE_CPU, PoolRig
 
@@ -139,7 +139,7 @@ def test_the_end_of_a_resident_leaves_an_idle_worker_as_it_is() -> None:
     assert (state(worker), worker.state_since, worker.last_busy) == ("idle", since, last_busy)
     assert due(rig, TimerKind.IDLE, "i-1") == idle_until
     assert worker.revision > revision
-    (told,) = rig.asked(AttemptEnded)
+    (told,) = rig.asked(AttemptEnd)
     assert (told.attempt_id, rig.asked(AttemptDismissed)) == ("s-1", [])
 
 

@@ -19,13 +19,13 @@ from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
 from longshore.dispatcher.scheduler.elastic.lifecycle import may_start
 from longshore.dispatcher.scheduler.elastic.model import Component, Member, MemberState
 from longshore.dispatcher.scheduler.elastic.runtime_state import ElasticState, Key, without_place
+from longshore.dispatcher.scheduler.placement import decisions
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind
 from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
 from longshore.dispatcher.scheduler.placement.start import AttemptStarter
-from longshore.dispatcher.state.attempt_end import is_eviction
+from longshore.dispatcher.state.attempt_end import Decision, EndAttempt, Finish
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool import attempts
 from longshore.pool.charging import charge
 from longshore.pool.core import PoolCore
 from longshore.pool.model import Worker
@@ -152,38 +152,50 @@ class ElasticApplier:
 
     # ---- ending ------------------------------------------------------------------------------
 
-    def stop(
+    def stops(
         self,
         live: ElasticState,
         members: Iterable[Member],
         outcome: AttemptOutcome,
         why: StopReason,
-        now: float,
-    ) -> None:
-        """Tell members to end that are `stopping`; who was not started has no place at once."""
-        never = []
+    ) -> list[Decision]:
+        """Return that members are to end that are `stopping`; of who was not started, nothing.
+
+        That has no place any more at once.
+        """
+        never, decided = [], list[Decision]()
         for member in members:
             container = self.container(live, (member.component, member.index))
             if container is None or not container.has_open_attempt:
                 never.append(without_place(member))
             elif container.attempts[-1].ending is None and not container.cancel_requested:
-                attempt_id = self._table.ending(container.id, outcome, by=why)
-                if is_eviction(why):
-                    attempts.shorten_grace(self._pool, attempt_id)
-                attempts.kill(self._pool, attempt_id, now)
+                decided.append(EndAttempt(container_id=container.id, outcome=outcome, by=why))
         live.put(never)
+        return decided
 
-    def finish(self, live: ElasticState, why: Reason, now: float) -> None:
-        """End the containers of a job that is over which have no open attempt."""
+    def finishes(self, live: ElasticState, why: Reason, but: str) -> list[Decision]:
+        """Return that the containers of a job that is over end which have no open attempt.
+
+        `but` is one of which that is decided elsewhere, "" for none.
+        """
+        decided = list[Decision]()
         for key, container_id in live.ids.items():
             container = self._table.containers.get(container_id)
-            if container is None or container.has_open_attempt:
+            if container is None or container.has_open_attempt or container_id == but:
                 continue
             if live.member(key).state is MemberState.FINISHED:
                 code = container.attempts[-1].exit_code
-                self._table.finish(container, ContainerState.SUCCEEDED, None, now, exit_code=code)
+                state, reason = ContainerState.SUCCEEDED, None
             else:
-                self._table.finish(container, ContainerState.CANCELLED, why, now)
+                code, state, reason = None, ContainerState.CANCELLED, why
+            decided.append(
+                Finish(container_id=container_id, state=state, reason=reason, exit_code=code)
+            )
+        return decided
+
+    def carry_out(self, decided: Iterable[Decision], now: float) -> None:
+        """Do what was decided in a pass."""
+        decisions.carry_out(decided, self._table, self._pool, now)
 
     # ---- starting ----------------------------------------------------------------------------
 

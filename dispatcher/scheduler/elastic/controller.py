@@ -8,7 +8,7 @@ or for somebody's end, has that room kept from everybody else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -26,10 +26,11 @@ from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier
 from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
 from longshore.dispatcher.scheduler.elastic.cpu_shares import SpareCpus
 from longshore.dispatcher.scheduler.elastic.end_reasons import (
+    finish,
     is_worn_out,
-    last_ruling,
     member_end,
     told,
+    with_its_job,
 )
 from longshore.dispatcher.scheduler.elastic.lifecycle import MemberDecision
 from longshore.dispatcher.scheduler.elastic.model import MemberState
@@ -47,7 +48,12 @@ from longshore.dispatcher.scheduler.elastic.runtime_state import (
 )
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
-from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision
+from longshore.dispatcher.state.attempt_end import (
+    ClosedAttempt,
+    ConcludeJob,
+    Decision,
+    Requeue,
+)
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.job_registry import JobResult
 from longshore.dispatcher.state.scheduling_gates import Gate
@@ -170,90 +176,107 @@ class ElasticScheduler:
 
     def began(self, container: Container, now: float, /) -> None:
         """Note that a member runs: the pass that follows starts those whose turn it is then."""
-        live = self._known(container.job_id, now)
+        live, decided = self._known(container.job_id, now)
+        self._deeds.carry_out(decided, now)
         key = key_of(container)
         self._cpus.note([container.attempts[-1].instance_id])
         live.job = lifecycle.started(live.job, *key)
 
-    def rule(self, end: AttemptEnd, now: float, /) -> RestartDecision:
-        """Return what becomes of a container whose attempt has ended, and do what follows of it."""
-        container = end.container
-        live = self._known(container.job_id, now)
+    def decide(self, closed: ClosedAttempt, now: float, /) -> Sequence[Decision]:
+        """Return what becomes of a container whose attempt is over, and of its job."""
+        container, attempt = closed.container, closed.attempt
+        live, decided = self._known(container.job_id, now, closed)
         key = key_of(container)
         self._wanted = True
-        if self._table.jobs.is_concluded(container.job_id):
+        job_id = container.job_id
+        if job_id in self._over or self._table.jobs.is_concluded(job_id):
             live.put([without_place(live.member(key))])
-            return last_ruling(end, self._over.get(container.job_id, end_reasons.JOB_CANCELLED))
+            why = self._over.get(job_id, end_reasons.JOB_CANCELLED)
+            return [*decided, with_its_job(closed, why)]
         if container.cancel_requested:
             live.put([gone(live.member(key))])
             if live.is_essential(key):
-                self._fail(live, cancelled(container.task), None, now)
-            return RestartDecision(state=ContainerState.CANCELLED, reason=end.reason)
+                decided = self._fail(live, cancelled(container.task), but=container.id)
+            return [*decided, finish(closed, ContainerState.CANCELLED, attempt.reason)]
         most = self._settings.max_lost_attempts - 1
-        fate = lifecycle.ended(live.job, member_end(key, end, now), now, most_losses=most)
+        fate = lifecycle.ended(live.job, member_end(key, closed, now), now, most_losses=most)
         live.job = fate.job
         match fate.verdict:
             case MemberDecision.GOES_ON:
                 self._deeds.rejoin(live)
-                return self._again(live, key, end)
+                return [self._again(live, key, closed)]
             case MemberDecision.QUEUED_AGAIN:
-                why = end_reasons.next_start(end)
-                self._deeds.stop(live, fate.stops, AttemptOutcome.PREEMPTED, why, now)
-                return RestartDecision()
+                begins_anew = end_reasons.next_start(closed)
+                outcome = AttemptOutcome.PREEMPTED
+                decided = self._deeds.stops(live, fate.stops, outcome, begins_anew)
+                return [*decided, Requeue(container_id=container.id)]
             case MemberDecision.SUCCEEDED:
-                self._conclude(live, JobResult(state=JobState.SUCCEEDED), now)
-                return RestartDecision(state=ContainerState.SUCCEEDED)
+                succeeded = JobResult(state=JobState.SUCCEEDED)
+                decided = self._conclude(live, succeeded, but=container.id)
+                return [*decided, finish(closed, ContainerState.SUCCEEDED)]
             case MemberDecision.FAILED:
-                why_failed = told(fate, end) or Reason(code="essential_failed", message="failed")
-                self._fail(live, why_failed, end.attempt.exit_code, now)
-                return RestartDecision(state=ContainerState.FAILED, reason=end.reason)
+                why_failed = told(fate, closed) or Reason(code="essential_failed", message="failed")
+                decided = self._fail(live, why_failed, attempt.exit_code, but=container.id)
+                return [*decided, finish(closed, ContainerState.FAILED, attempt.reason)]
             case unknown:
                 assert_never(unknown)
 
-    def _again(self, live: ElasticState, key: Key, end: AttemptEnd) -> RestartDecision:
+    def _again(self, live: ElasticState, key: Key, closed: ClosedAttempt) -> Decision:
         """Let a member wait on, or end for good if it is elastic and has died too often."""
         waits = live.member(key).state is MemberState.WAITING
-        if live.is_essential(key) or not waits or not is_worn_out(end):
-            return RestartDecision()
+        if live.is_essential(key) or not waits or not is_worn_out(closed):
+            return Requeue(container_id=closed.container.id)
         live.put([gone(live.member(key))])
-        return RestartDecision(state=ContainerState.FAILED, reason=end_reasons.WORN_OUT)
+        return finish(closed, ContainerState.FAILED, end_reasons.WORN_OUT)
 
-    def _known(self, job_id: str, now: float) -> ElasticState:
-        """Return a job, made from what the container table has of it when it is first asked for."""
+    def _known(
+        self, job_id: str, now: float, closed: ClosedAttempt | None = None
+    ) -> tuple[ElasticState, list[Decision]]:
+        """Return a job, made from what the container table has of it when it is first asked for.
+
+        Then it may turn out that it came to its end in an earlier process: what follows of that is
+        returned with it. What is `closed` now counts as it was: its end is still to be taken in.
+        """
         live = self._live.get(job_id)
         if live is not None:
-            return live
+            return live, []
         job = self._table.jobs.job(job_id)
         ids = self._ids[job_id]
         containers = self._table.containers
         known = {key: containers[id_] for key, id_ in ids.items() if id_ in containers}
+        if closed is not None:
+            known[key_of(closed.before)] = closed.before
         if job is None:
             raise BugError(f"elastic job {job_id} is not known")
         live = self._live[job_id] = ElasticState(job=elastic_job(job, known, now), ids=ids)
         live.progressed_at = now
         found = conclusion(job, live.job)
-        if found is not None and not self._table.jobs.is_concluded(job_id):
-            self._conclude(live, found, now)
-        return live
+        if found is None or self._table.jobs.is_concluded(job_id):
+            return live, []
+        return live, self._conclude(live, found, but="" if closed is None else closed.container.id)
 
     # ---- the end of a job ----------------------------------------------------------------------
 
-    def _fail(self, live: ElasticState, why: Reason, exit_code: int | None, now: float) -> None:
+    def _fail(
+        self, live: ElasticState, why: Reason, exit_code: int | None = None, *, but: str = ""
+    ) -> list[Decision]:
         failed = JobResult(state=JobState.FAILED, reason=why, exit_code=exit_code)
-        self._conclude(live, failed, now)
+        return self._conclude(live, failed, but=but)
 
-    def _conclude(self, live: ElasticState, comes_to: JobResult, now: float) -> None:
-        """Let a job end: what runs of it is told to, what waits does at once."""
-        self._table.jobs.conclude(live.job.id, comes_to)
+    def _conclude(
+        self, live: ElasticState, comes_to: JobResult, *, but: str = ""
+    ) -> list[Decision]:
+        """Let a job end: what runs of it is told to, what waits does at once, `but` for one."""
         why = end_reasons.job_ended(comes_to)
         self._over[live.job.id] = why
         here = [m for _, m in live.job.all_members() if m.instance_id]
         stopping = [replace(member, state=MemberState.STOPPING) for member in here]
         live.put(stopping)
         ending = end_reasons.job_end(comes_to)
-        self._deeds.stop(live, stopping, AttemptOutcome.CANCELLED, ending, now)
-        self._deeds.finish(live, why, now)
+        stops = self._deeds.stops(live, stopping, AttemptOutcome.CANCELLED, ending)
+        finishes = self._deeds.finishes(live, why, but)
         live.job = replace(live.job, claims=())
+        return [ConcludeJob(job_id=live.job.id, result=comes_to), *stops, *finishes]
 
     # ---- a pass ------------------------------------------------------------------------------
 
@@ -289,7 +312,9 @@ class ElasticScheduler:
         jobs = self._table.jobs
         for job_id in sorted(self._stirred & self._ids.keys()):
             if job_id in jobs:
-                self._look_at(self._known(job_id, now), now)
+                live, decided = self._known(job_id, now)
+                self._deeds.carry_out(decided, now)
+                self._deeds.carry_out(self._look_at(live), now)
         ended = [id_ for id_ in self._stirred | self._over.keys() if id_ not in jobs]
         for job_id in sorted(ended):
             self._over.pop(job_id, None)
@@ -297,20 +322,19 @@ class ElasticScheduler:
             self._ids.pop(job_id, None)
         self._stirred.clear()
 
-    def _look_at(self, live: ElasticState, now: float) -> None:
+    def _look_at(self, live: ElasticState) -> list[Decision]:
         job_id = live.job.id
         if self._table.jobs.is_concluded(job_id):
             self._over.setdefault(job_id, end_reasons.JOB_CANCELLED)
             live.job = replace(live.job, claims=())
-            return
+            return []
         barred = set()
         for key, container_id in live.ids.items():
             container = self._table.containers.get(container_id)
             if container is None:
                 live.put([gone(live.member(key))])
                 if live.is_essential(key):
-                    self._fail(live, cancelled(key[0]), None, now)
-                    return
+                    return self._fail(live, cancelled(key[0]))
             elif container.priority == 0 or self._is_held(container):
                 barred.add(key)
         live.barred = frozenset(barred)
@@ -322,6 +346,7 @@ class ElasticScheduler:
             ]
         )
         self._deeds.rejoin(live)
+        return []
 
     def check(self) -> None:
         """Raise `BugError` when a member whose container has ended for good may have a place again.

@@ -22,7 +22,7 @@ from longshore.dispatcher.scheduler.elastic.lifecycle import MemberExit, MemberE
 from longshore.dispatcher.scheduler.elastic.model import Member, MemberState
 from longshore.dispatcher.scheduler.elastic.runtime_state import Key, ran_s
 from longshore.dispatcher.scheduler.placement.workload import ATTEMPTS_MOST
-from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision, in_words
+from longshore.dispatcher.state.attempt_end import ClosedAttempt, Finish, in_words
 from longshore.dispatcher.state.job_registry import JobResult
 from longshore.pool.quotas import QuotaBound
 
@@ -32,61 +32,69 @@ _OWN_CODE = "exit_code"
 """The code of an attempt whose program ended by itself, and not well."""
 
 
-def member_end(key: Key, end: AttemptEnd, now: float) -> MemberExit:
+def member_end(key: Key, closed: ClosedAttempt, now: float) -> MemberExit:
     """Return the end of a member as the rules want it."""
-    code = end.attempt.exit_code
-    ending = _ending(end)
-    if ending is MemberExitKind.EXITED and end.outcome is AttemptOutcome.FAILED and not code:
+    attempt = closed.attempt
+    code = attempt.exit_code
+    ending = _ending(closed)
+    if ending is MemberExitKind.EXITED and attempt.outcome is AttemptOutcome.FAILED and not code:
         code = 1  # the program ended well, and too late or otherwise amiss
-    why = end.reason.message if end.reason is not None else ""
+    why = attempt.reason.message if attempt.reason is not None else ""
     return MemberExit(
         component=key[0],
         index=key[1],
         ending=ending,
         exit_code=code or 0,
         why=why,
-        ran_s=ran_s(end.attempt, now),
+        ran_s=ran_s(attempt, now),
     )
 
 
-def is_worn_out(end: AttemptEnd) -> bool:
+def is_worn_out(closed: ClosedAttempt) -> bool:
     """Return whether a member that is not told to end has died as often as it may."""
-    return len(end.container.attempts) >= ATTEMPTS_MOST and end.attempt.ending is None
+    return len(closed.container.attempts) >= ATTEMPTS_MOST and closed.attempt.ending is None
 
 
-def _ending(end: AttemptEnd) -> MemberExitKind:
-    code = end.reason.code if end.reason is not None else ""
-    if end.refused and end.outcome is AttemptOutcome.FAILED:
+def _ending(closed: ClosedAttempt) -> MemberExitKind:
+    attempt = closed.attempt
+    outcome, code = attempt.outcome, attempt.reason.code if attempt.reason is not None else ""
+    if closed.refused and outcome is AttemptOutcome.FAILED:
         # Whatever else was to become of it: it would be refused again.
         return MemberExitKind.START_REFUSED
-    if end.attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
+    if attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
         return MemberExitKind.STOPPED
-    if code == ENGINE_FAILURE and end.outcome is AttemptOutcome.FAILED:
+    if code == ENGINE_FAILURE and outcome is AttemptOutcome.FAILED:
         return MemberExitKind.START_REFUSED
-    if end.never_ran or code in (INTERRUPTED, ENGINE_FAILURE):
+    if closed.never_ran or code in (INTERRUPTED, ENGINE_FAILURE):
         # What the cloud takes back, with a word, is nobody's loss.
         return MemberExitKind.START_FAILED
-    return MemberExitKind.LOST if end.outcome is AttemptOutcome.LOST else MemberExitKind.EXITED
+    return MemberExitKind.LOST if outcome is AttemptOutcome.LOST else MemberExitKind.EXITED
 
 
-def told(fate: Transition, end: AttemptEnd) -> Reason | None:
+def told(fate: Transition, closed: ClosedAttempt) -> Reason | None:
     """Return why a job failed: by its program's exit, or by what else ended that."""
-    reason, why = fate.reason, end.reason
+    reason, why = fate.reason, closed.attempt.reason
     if reason is None or why is None or reason.code != "essential_failed":
         return reason
     if why.code == _OWN_CODE:
         return reason
-    name = end.container.task
+    name = closed.container.task
     return replace(reason, message=f"essential {name} failed: {why.message}")
 
 
-def last_ruling(end: AttemptEnd, why: Reason) -> RestartDecision:
+def finish(closed: ClosedAttempt, state: ContainerState, reason: Reason | None = None) -> Finish:
+    """Return that a container ends for good with its latest attempt."""
+    code = closed.attempt.exit_code
+    return Finish(container_id=closed.container.id, state=state, reason=reason, exit_code=code)
+
+
+def with_its_job(closed: ClosedAttempt, why: Reason) -> Finish:
     """Return what becomes of a container whose job has ended, which is `why` it did too."""
-    if end.outcome is AttemptOutcome.SUCCEEDED:
-        return RestartDecision(state=ContainerState.SUCCEEDED)
-    if end.container.cancel_requested:
-        return RestartDecision(state=ContainerState.CANCELLED, reason=end.reason)
-    return RestartDecision(state=ContainerState.CANCELLED, reason=why)
+    if closed.attempt.outcome is AttemptOutcome.SUCCEEDED:
+        return finish(closed, ContainerState.SUCCEEDED)
+    if closed.container.cancel_requested:
+        return finish(closed, ContainerState.CANCELLED, closed.attempt.reason)
+    return finish(closed, ContainerState.CANCELLED, why)
 
 
 # ---- why containers of elastic jobs wait, and why they ended, beside what a pass says ------------
@@ -174,7 +182,8 @@ def job_end(comes_to: JobResult) -> StopReason:
     return StopReason(cause=StopCause.JOB_ENDED, of=comes_to.state.value, detail=why)
 
 
-def next_start(end: AttemptEnd) -> StopReason:
+def next_start(closed: ClosedAttempt) -> StopReason:
     """Return what the others of a job make way for one of whose essential members was lost."""
-    why = end.reason.message if end.reason is not None else ""
-    return StopReason(cause=StopCause.JOB_BEGINS_ANEW, of=end.container.task, detail=why)
+    reason = closed.attempt.reason
+    why = reason.message if reason is not None else ""
+    return StopReason(cause=StopCause.JOB_BEGINS_ANEW, of=closed.container.task, detail=why)

@@ -328,7 +328,8 @@ class ElasticPass:
             member = replace(known, state=MemberState.STOPPING)
             live.put([member])
             why = StopReason(cause=StopCause.FOR_JOB, of=stop.by)
-            self._deeds.stop(live, [member], AttemptOutcome.PREEMPTED, why, now)
+            decided = self._deeds.stops(live, [member], AttemptOutcome.PREEMPTED, why)
+            self._deeds.carry_out(decided, now)
         for start in plan.starts:
             live = lives[start.job_id]
             member = live.member((start.component, start.index))

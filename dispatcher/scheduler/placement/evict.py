@@ -23,6 +23,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.scheduler.placement.avoiding import has_others
+from longshore.dispatcher.scheduler.placement.decisions import end_attempt
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.preemption import (
     Eviction,
@@ -237,9 +238,8 @@ class Evictions:
         whom = StopReason(cause=StopCause.FOR_CONTAINER, of=container.id)
         for victim in eviction.victims:
             victim_id = self._table.open_attempts[victim.attempt_id]
-            self._table.ending(victim_id, AttemptOutcome.PREEMPTED, by=whom)
-            attempts.shorten_grace(self._pool, victim.attempt_id)
-            attempts.kill(self._pool, victim.attempt_id, now)
+            outcome = AttemptOutcome.PREEMPTED
+            end_attempt(self._table, self._pool, victim_id, now, outcome=outcome, by=whom)
 
     def reason(self, container_id: str) -> WaitReason | None:
         """Return what a container waits for that others make way for, None when none do."""

@@ -1,9 +1,9 @@
 """Who places the containers that never wait in the queue: a seam for per-instance and elastic jobs.
 
 A planning pass lets each workload scheduler do its part before the batch work: it starts and ends
-attempts of its jobs, and says what room of which instance it keeps (`WorkloadScheduler.kept`). When
-an attempt of such a job ends, the container table asks it what becomes of the container
-(`WorkloadScheduler.rule`).
+attempts of its jobs, and says what room of which instance it keeps (`WorkloadScheduler.kept`). Once
+the end of an attempt of such a job is on record it decides what follows
+(`WorkloadScheduler.decide`); of batch work that is for `state.restarts` to say.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from longshore.dispatcher.domain.containers import (
-    Container,
-    WaitReason,
-)
+from longshore.dispatcher.domain.containers import Container, SchedulerSettings, WaitReason
 from longshore.dispatcher.domain.feasibility import whole
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision
+from longshore.dispatcher.state import restarts
+from longshore.dispatcher.state.attempt_end import ClosedAttempt, Decision
 from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.drivers.interface import InstanceType, Resources
 
@@ -69,8 +67,11 @@ class WorkloadScheduler(Protocol):
         """Note that the latest attempt of a container was seen to run."""
         ...
 
-    def rule(self, end: AttemptEnd, now: float, /) -> RestartDecision:
-        """Return what becomes of a container whose attempt has ended."""
+    def decide(self, closed: ClosedAttempt, now: float, /) -> Sequence[Decision]:
+        """Return what becomes of a container whose attempt is over, and what follows for others.
+
+        One of these decisions is about the container itself.
+        """
         ...
 
     def place(self, now: float) -> None:
@@ -97,12 +98,14 @@ class WorkloadSchedulers:
         self,
         *,
         jobs: JobRegistry,
+        settings: SchedulerSettings,
         per_instance: WorkloadScheduler | None = None,
         elastic: WorkloadScheduler | None = None,
         as_bought: Callable[[InstanceType], InstanceType] = whole,
     ) -> None:
         """`as_bought` tells a type as new ones turned out, with the share of use that was lost."""
         self._jobs = jobs
+        self._settings = settings
         self._as_bought = as_bought
         self.per_instance = per_instance
         self.elastic = elastic
@@ -148,10 +151,12 @@ class WorkloadSchedulers:
         if workload is not None:
             workload.began(container, now)
 
-    def rule(self, end: AttemptEnd, now: float) -> RestartDecision | None:
-        """Return what becomes of a container whose attempt ended, None where that is batch work."""
-        workload = self.of(end.container)
-        return workload.rule(end, now) if workload is not None else None
+    def decide(self, closed: ClosedAttempt, now: float) -> Sequence[Decision]:
+        """Return what becomes of a container whose attempt is over, and what follows for others."""
+        workload = self.of(closed.container)
+        if workload is None:
+            return [restarts.after(closed, self._settings, now)]
+        return workload.decide(closed, now)
 
     def reason(self, container: Container) -> WaitReason | None:
         """Return why a container waits, None where no workload scheduler knows of it."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
+    Attempt,
     AttemptOutcome,
     Container,
     ContainerState,
@@ -17,6 +18,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import AddContainer, PublishContainer, SaveSpec
+from longshore.dispatcher.scheduler.placement.decisions import end_attempt
 from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.scheduler.system import model as steps
 from longshore.dispatcher.scheduler.system.match import closed, mismatch
@@ -28,11 +30,9 @@ from longshore.dispatcher.scheduler.system.model import (
     SystemSnapshot,
 )
 from longshore.dispatcher.scheduler.system.snapshot import is_held, revision_of
-from longshore.dispatcher.state.attempt_end import AttemptEnd
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
-from longshore.pool import attempts
 from longshore.pool.core import PoolCore
 
 _JOB_OVER = Reason(code="stopped", message="its job has ended")
@@ -203,15 +203,13 @@ class SystemApplier:
             return
         whom = StopReason(cause=StopCause.FOR_JOB, of=job.id)
         for attempt_id in step.victims:
-            attempts.shorten_grace(self._pool, attempt_id)
             self._end(attempt_id, AttemptOutcome.PREEMPTED, whom, now)
 
     def _end(self, attempt_id: str, outcome: AttemptOutcome, why: StopReason, now: float) -> None:
         container_id = self._table.open_attempts.get(attempt_id)
         if container_id is None:
             raise BugError(f"{attempt_id} is to end, and is not open")
-        self._table.ending(container_id, outcome, by=why)
-        attempts.kill(self._pool, attempt_id, now)
+        end_attempt(self._table, self._pool, container_id, now, outcome=outcome, by=why)
 
     # ---- who has no place any more ---------------------------------------------------------------
 
@@ -248,14 +246,15 @@ def gone(instance_id: str) -> Reason:
     return Reason(code="instance_gone", message=f"its instance {instance_id} is gone")
 
 
-def with_its_job(end: AttemptEnd) -> Reason | None:
-    """Return why a container ended that was cancelled, or whose job is over.
+def with_its_job(attempt: Attempt) -> Reason | None:
+    """Return why a container ended that was cancelled, or whose job is over, after an attempt.
 
-    What its attempt was to make way for before its job ended says nothing of the container.
+    What that was to make way for before its job ended says nothing of the container.
     """
-    told = end.reason is not None and end.reason.code in ("stopped", "instance_gone")
-    if told or end.outcome is AttemptOutcome.CANCELLED:
-        return end.reason
+    reason = attempt.reason
+    told = reason is not None and reason.code in ("stopped", "instance_gone")
+    if told or attempt.outcome is AttemptOutcome.CANCELLED:
+        return reason
     return _JOB_OVER
 
 

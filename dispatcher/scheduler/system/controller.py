@@ -8,7 +8,7 @@ instances of which something changed, and at all of them when a job did or a del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
@@ -65,7 +65,13 @@ from longshore.dispatcher.scheduler.system.snapshot import (
     revision_of,
     rounds_of,
 )
-from longshore.dispatcher.state.attempt_end import AttemptEnd, RestartDecision
+from longshore.dispatcher.state.attempt_end import (
+    ClosedAttempt,
+    ConcludeJob,
+    Decision,
+    Finish,
+    Requeue,
+)
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.job_registry import JobResult
 from longshore.dispatcher.state.restarts import final_reason
@@ -240,22 +246,25 @@ class SystemScheduler:
         self._tries.pop(container.job_id, None)
         self._wanted.add(container.pinned_to)
 
-    def rule(self, end: AttemptEnd, now: float, /) -> RestartDecision:
-        """Return what becomes of a container whose attempt has ended."""
-        container = end.container
+    def decide(self, closed: ClosedAttempt, now: float, /) -> Sequence[Decision]:
+        """Return what becomes of a container whose attempt is over.
+
+        Its job may be over with it, where too many starts in a row came to nothing.
+        """
+        container = closed.container
         self._restless.note(container)
         self._wanted.add(container.pinned_to)
         past = past_attempt(container)
         if past is not None:
             self._past.put(not_after(past, now))
-        ruling = self._ruling(end, past)
-        if ruling.state is not None:
+        decided = self._after(closed, past)
+        if isinstance(decided, Finish):
             self._deeds.forget(container)
-            may_be_over = end.refused or self._may_be_done(container.job_id)
+            may_be_over = closed.refused or self._may_be_done(container.job_id)
             self._whole = self._whole or may_be_over
-        elif end.refused or end.never_ran:
-            self._note_refusal(container, end.reason)
-        return ruling
+        elif closed.refused or closed.never_ran:
+            return [*self._after_refusal(container, closed.attempt.reason), decided]
+        return [decided]
 
     def _may_be_done(self, job_id: str) -> bool:
         """Return whether a job is one that ends once it has run wherever it should."""
@@ -269,41 +278,49 @@ class SystemScheduler:
         lives = [job for job in self._live_jobs() if self._may_be_done(job.id)]
         return any(job.tally.ended == job.tally.total for job in lives)
 
-    def _ruling(self, end: AttemptEnd, past: PastAttempt | None) -> RestartDecision:
-        container = end.container
-        is_over = self._table.jobs.is_concluded(container.job_id)
-        if is_over or end.outcome is AttemptOutcome.CANCELLED:
-            return RestartDecision(state=ContainerState.CANCELLED, reason=with_its_job(end))
-        runs_once = self._table.jobs.type_of(container.job_id) is JobType.SYSBATCH
-        if runs_once and end.outcome is AttemptOutcome.SUCCEEDED:
-            return RestartDecision(state=ContainerState.SUCCEEDED)
-        worker = self._pool.workers.get(container.pinned_to)
-        is_gone = end.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN
-        went_along = is_gone and end.outcome is AttemptOutcome.LOST
-        if runs_once and past is not None and past.settled and not went_along:
-            return RestartDecision(
-                state=ContainerState.FAILED, reason=final_reason(container, end.reason)
-            )
-        if is_gone:
-            return RestartDecision(state=ContainerState.CANCELLED, reason=gone(container.pinned_to))
-        if len(container.attempts) >= ATTEMPTS_MOST:
-            return RestartDecision(state=ContainerState.FAILED, reason=_WORN_OUT)
-        return RestartDecision()
+    def _after(self, closed: ClosedAttempt, past: PastAttempt | None) -> Requeue | Finish:
+        container, attempt = closed.container, closed.attempt
+        outcome, reason = attempt.outcome, attempt.reason
 
-    def _note_refusal(self, container: Container, why: Reason | None) -> None:
+        def finish(state: ContainerState, why: Reason | None = None) -> Finish:
+            return Finish(
+                container_id=container.id, state=state, reason=why, exit_code=attempt.exit_code
+            )
+
+        is_over = self._table.jobs.is_concluded(container.job_id)
+        if is_over or outcome is AttemptOutcome.CANCELLED:
+            return finish(ContainerState.CANCELLED, with_its_job(attempt))
+        runs_once = self._table.jobs.type_of(container.job_id) is JobType.SYSBATCH
+        if runs_once and outcome is AttemptOutcome.SUCCEEDED:
+            return finish(ContainerState.SUCCEEDED)
+        worker = self._pool.workers.get(container.pinned_to)
+        is_gone = closed.instance_gone or worker is None or worker.state is WorkerState.SHUTDOWN
+        went_along = is_gone and outcome is AttemptOutcome.LOST
+        if runs_once and past is not None and past.settled and not went_along:
+            return finish(ContainerState.FAILED, final_reason(container, reason))
+        if is_gone:
+            return finish(ContainerState.CANCELLED, gone(container.pinned_to))
+        if len(container.attempts) >= ATTEMPTS_MOST:
+            return finish(ContainerState.FAILED, _WORN_OUT)
+        return Requeue(container_id=container.id)
+
+    def _after_refusal(self, container: Container, why: Reason | None) -> list[Decision]:
         """Count plans of which nothing came; after too many the job fails.
 
         A plan starts one attempt on many instances: it is tried again as often as one of them is.
         """
         job = self._jobs.get(container.job_id)
         if job is None:
-            return
+            return []
         of_job = self._tries.setdefault(job.id, {})
         tries = of_job.get(container.id, RestartAttempts(kind=planned_job(job).kind))
         tries = tries.after(TryResult.REJECTED, why.message if why is not None else "")
         of_job[container.id] = tries
-        if tries.verdict is RestartVerdict.FAILED:
-            self._conclude(job.id, JobState.FAILED, tries.reason)
+        if tries.verdict is not RestartVerdict.FAILED:
+            return []
+        self.changed(job.id)
+        failed = JobResult(state=JobState.FAILED, reason=tries.reason)
+        return [ConcludeJob(job_id=job.id, result=failed)]
 
     def _conclude(self, job_id: str, state: JobState, reason: Reason | None) -> None:
         self._table.jobs.conclude(job_id, JobResult(state=state, reason=reason))
