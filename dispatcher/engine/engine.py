@@ -53,9 +53,10 @@ from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
 from longshore.dispatcher.scheduler.elastic.wiring import elastic_scheduler
 from longshore.dispatcher.scheduler.placement import decisions
 from longshore.dispatcher.scheduler.placement.fleet_sync import Reservations
+from longshore.dispatcher.scheduler.placement.parts import PlacementParts
 from longshore.dispatcher.scheduler.placement.preemptible import instead_of_scarce
 from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
-from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.scheduler.placement.workload import NewInstances, WorkloadSchedulers
 from longshore.dispatcher.scheduler.system.controller import SystemScheduler
 from longshore.dispatcher.state import containers as ledger_check
 from longshore.dispatcher.state.attempt_end import container_of
@@ -150,31 +151,30 @@ class Engine:
             spares_unknown=store_accepted,
         )
         self.records: dict[str, InstanceRecord] = {}
-        self._kept = Reservations()
         self.market = PreemptibleMarket(pool=self.pool, settings=settings)
         account = SpendLimits(settings).account_of
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
         self.table = ContainerTable(queue=queue, types=types, settings=settings)
-        self.workloads = WorkloadSchedulers(
-            jobs=self.table.jobs, settings=settings, as_bought=self._as_bought
-        )
-        self.per_instance = self.workloads.per_instance = SystemScheduler(
+        self.per_instance = SystemScheduler(
             pool=self.pool,
             table=self.table,
             records=self.records,
             settings=settings,
             new_container=new_container,
         )
-        self.scheduling = SchedulingPass(
-            pool=self.pool,
-            table=self.table,
-            settings=settings,
-            records=self.records,
-            workloads=self.workloads,
-            kept=self._kept,
-            market=self.market,
+        self.new_instances = NewInstances(
+            as_bought=self._as_bought, daemons_take=self.per_instance.taken_of
         )
-        self._elastic = self.workloads.elastic = elastic_scheduler(self.scheduling, self.workloads)
+        self._kept = Reservations(self.new_instances)
+        parts = PlacementParts(self.pool, self.table, settings, self.records, self._kept)
+        self._elastic = elastic_scheduler(parts, self.per_instance, self.new_instances)
+        self.workloads = WorkloadSchedulers(
+            jobs=self.table.jobs,
+            settings=settings,
+            per_instance=self.per_instance,
+            elastic=self._elastic,
+        )
+        self.scheduling = SchedulingPass(parts, workloads=self.workloads, market=self.market)
         self.concurrency = self.scheduling.concurrency
         self.workflow = Workflow(self.table)
         self.users = UserRequests(self.pool, self.table, self.workflow, self.workloads)

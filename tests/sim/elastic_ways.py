@@ -93,8 +93,7 @@ class Ways:
         return _fit([*stays, *comes], self._left_by_residents(worker))
 
     def _left_by_residents(self, worker: Worker) -> Resources:
-        per_instance = self._engine.workloads.per_instance
-        kept = per_instance.kept.get(worker.id) if per_instance is not None else None
+        kept = self._engine.workloads.per_instance.kept.get(worker.id)
         return room_on(worker.type, worker.machine).minus(kept or Resources())
 
     def beginning(self, job: Job) -> list[Container]:

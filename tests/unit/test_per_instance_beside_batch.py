@@ -129,7 +129,7 @@ def test_what_is_left_of_new_instances_follows_whatever_becomes_of_the_jobs() ->
 
     def left() -> list[int]:
         types = (rig.types["t4"], rig.types["t8"])
-        return [rig.engine.workloads.left_of(type_).allocatable.cpu_millis for type_ in types]
+        return [rig.engine.new_instances.left_of(type_).allocatable.cpu_millis for type_ in types]
 
     assert left() == [4000, 8000]
     rig.submit_daemon(daemon(cpus=500))

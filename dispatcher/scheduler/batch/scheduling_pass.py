@@ -10,18 +10,14 @@ from math import inf
 
 from longshore.dispatcher.domain.containers import (
     ContainerState,
-    InstanceRecord,
-    SchedulerSettings,
     WaitReason,
 )
 from longshore.dispatcher.domain.messages import PublishFailedPass
 from longshore.dispatcher.scheduler.batch.plan import plan
 from longshore.dispatcher.scheduler.placement import plan_check, wait_reasons
-from longshore.dispatcher.scheduler.placement.concurrency import Concurrency
 from longshore.dispatcher.scheduler.placement.create_limits import create_limits
-from longshore.dispatcher.scheduler.placement.evict import Evictions
-from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, SlotKind
-from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync, Reservations
+from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
+from longshore.dispatcher.scheduler.placement.parts import PlacementParts
 from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
 from longshore.dispatcher.scheduler.placement.snapshot import (
     Budget,
@@ -31,18 +27,16 @@ from longshore.dispatcher.scheduler.placement.snapshot import (
     Plan,
     Snapshot,
 )
-from longshore.dispatcher.scheduler.placement.spend import InstanceSpend, PassBudget
+from longshore.dispatcher.scheduler.placement.spend import PassBudget
 from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.history import History
 from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.dispatcher.state.restarts import returns_at
-from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubjects, payer_of
+from longshore.dispatcher.state.spend_limits import SpendSubjects, payer_of
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
 from longshore.pool import launching, shutdown
-from longshore.pool.core import PoolCore
 
 PASS_EVERY_S = 5.0
 PAUSE_AFTER_FAILURE_S = 1.0
@@ -74,40 +68,28 @@ class SchedulingPass:
 
     def __init__(
         self,
+        parts: PlacementParts,
         *,
-        pool: PoolCore,
-        table: ContainerTable,
-        settings: SchedulerSettings,
-        records: Mapping[str, InstanceRecord],
         workloads: WorkloadSchedulers,
-        kept: Reservations,
         market: PreemptibleMarket,
     ) -> None:
-        """Make what plans for a pool; `records` has what instances were bought for.
+        """Make what plans with `parts`.
 
-        `workloads` do their part of each pass first; `kept` is what room they keep, `market` what
-        is known of preemptible types.
+        `workloads` do their part of each pass first; `market` is what is known of preemptible
+        types.
         """
-        self.pool = pool
-        self.table = table
-        self.settings = settings
-        self.concurrency = Concurrency(
-            max_containers=settings.max_containers,
-            supervisor_fraction=settings.supervisor_fraction,
-        )
-        self.rules = PackingPolicy(
-            placement=settings.placement,
-            profile=settings.profile,
-            max_containers=settings.max_containers_per_instance,
-        )
-        limits = SpendLimits(settings)
-        self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
-        self.evictions = Evictions(pool, table, settings)
+        self.pool = parts.pool
+        self.table = parts.table
+        self.settings = parts.settings
+        self.concurrency = parts.concurrency
+        self.rules = parts.rules
+        self.spend = parts.spend
+        self.evictions = parts.evictions
+        self.fleet_sync = parts.fleet_sync
         self.workloads = workloads
-        self._kept = kept
+        self._kept = parts.kept
         self._market = market
-        self._starter = AttemptStarter(pool, table)
-        self.fleet_sync = self._new_roster()
+        self._starter = AttemptStarter(parts.pool, parts.table)
         self.waiting: dict[ClassKey, WaitReason] = {}
         self.history = History()
         self.passes = 0
@@ -118,9 +100,6 @@ class SchedulingPass:
         self._loose: set[str] = set()
         self._uncertain: set[str] = set()
         self._last_pass_at = -inf
-
-    def _new_roster(self) -> FleetSync:
-        return FleetSync(self.pool, self.rules, self.spend, self.evictions.reserved, self._kept)
 
     @property
     def locked(self) -> set[str]:
@@ -196,7 +175,7 @@ class SchedulingPass:
         """
         self.failures += 1
         self.failure = error
-        self.fleet_sync = self._new_roster()
+        self.fleet_sync.begin_anew()
         self.pool.touched.update(self.pool.workers)
         if self.spend is not None:
             self.pool.touched.update(self.spend.workers)

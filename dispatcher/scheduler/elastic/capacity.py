@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.scheduler.elastic.allocation import slot_in
 from longshore.dispatcher.scheduler.elastic.model import ElasticNode
-from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot, SlotKind, empty_slot
-from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
-from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
+from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
+from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync, slot_of
+from longshore.dispatcher.scheduler.placement.workload import (
+    NOTHING,
+    NewInstances,
+    WorkloadScheduler,
+)
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import Resources
 from longshore.pool import probing
@@ -37,18 +42,21 @@ class CapacityView:
         *,
         pool: PoolCore,
         table: ContainerTable,
-        workloads: WorkloadSchedulers,
-        fleet: Callable[[], Fleet],
+        daemons: WorkloadScheduler,
+        new: NewInstances,
+        fleet_sync: FleetSync,
         reserved: Container[str],
     ) -> None:
         """Know nothing yet.
 
-        `fleet` returns what batch work has claimed where; what is `reserved` takes no work.
+        `daemons` keep room, and take some of each of the `new` instances; `fleet_sync` has what
+        batch work has claimed where. What is `reserved` takes no work.
         """
         self._pool = pool
         self._table = table
-        self._workloads = workloads
-        self._fleet = fleet
+        self._daemons = daemons
+        self._new = new
+        self._fleet_sync = fleet_sync
         self._reserved = reserved
         self._bases: dict[str, NodeCapacity] = {}
         self._leaving: dict[str, frozenset[str]] = {}
@@ -81,8 +89,7 @@ class CapacityView:
         The pool's `touched` are left to whoever else goes by them.
         """
         pool = self._pool
-        per_instance = self._workloads.per_instance
-        others = dict(per_instance.kept) if per_instance is not None else {}
+        others = dict(self._daemons.kept)
         ids = others.keys() | self._others.keys()
         stale = {i for i in ids if others.get(i) != self._others.get(i)}
         stale |= pool.touched
@@ -147,13 +154,11 @@ class CapacityView:
         return NodeCapacity(room=room_of(slot))
 
     def _leave_to_newcomers(self, slot: Slot) -> None:
-        per_instance = self._workloads.per_instance
-        if per_instance is not None:
-            slot.free = slot.free.minus(per_instance.taken_of(self._pool.as_found(slot.type)))
+        slot.free = slot.free.minus(self._new.taken_of(slot.type))
 
     def _leave_to_claims(self, slot: Slot, slot_id: str) -> None:
         """Leave what batch work has claimed on an instance that was created for it."""
-        for need, number in self._fleet().claimed_on(slot_id):
+        for need, number in self._fleet_sync.fleet.claimed_on(slot_id):
             slot.assign(need, number)
 
     def _is_going(self, attempt_id: str) -> bool:
@@ -162,7 +167,7 @@ class CapacityView:
         if container_id is None:
             return False
         container = self._table.containers[container_id]
-        if self._workloads.of(container) is not self._workloads.elastic:
+        if self._table.jobs.type_of(container.job_id) is not JobType.ELASTIC:
             return False
         return container.cancel_requested or container.attempts[-1].ending is not None
 

@@ -47,7 +47,7 @@ from longshore.dispatcher.scheduler.elastic.runtime_state import (
     without_place,
 )
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
-from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
+from longshore.dispatcher.scheduler.placement.workload import NewInstances
 from longshore.dispatcher.state.attempt_end import (
     ClosedAttempt,
     ConcludeJob,
@@ -58,7 +58,7 @@ from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.job_registry import JobResult
 from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
-from longshore.drivers.interface import InstanceType, Resources
+from longshore.drivers.interface import Resources
 from longshore.pool.core import PoolCore
 
 
@@ -71,14 +71,14 @@ class ElasticScheduler:
         pool: PoolCore,
         table: ContainerTable,
         settings: SchedulerSettings,
-        workloads: WorkloadSchedulers,
+        new: NewInstances,
         rules: PackingPolicy,
         rooms: CapacityView,
         deeds: ElasticApplier,
         market: ElasticMarket,
         cpus: SpareCpus,
     ) -> None:
-        """Know of no job; of the `workloads` the others keep room that is not to be had here."""
+        """Know of no job; `new` tells what is left of new instances."""
         self._pool = pool
         self._table = table
         self._settings = settings
@@ -87,7 +87,7 @@ class ElasticScheduler:
         self._pass = ElasticPass(
             pool=pool,
             settings=settings,
-            workloads=workloads,
+            new=new,
             rules=rules,
             rooms=rooms,
             deeds=deeds,
@@ -121,10 +121,6 @@ class ElasticScheduler:
     def promised_on(self) -> Mapping[str, int]:
         """Return how many those are, by slot; not a copy."""
         return self._pass.promised_on
-
-    def taken_of(self, _type: InstanceType, /) -> Resources:
-        """Return nothing: what elastic jobs take of a new instance they claim when it is bought."""
-        return NOTHING
 
     def next_due(self) -> float | None:
         """Return when something is to be done that no event tells of, None for never."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import SHARED_CPU_MILLIS, as_found, charge
@@ -101,12 +101,9 @@ class SpareCpus:
     Nothing is said to an instance without a session; to one whose session is new, all is.
     """
 
-    def __init__(
-        self, pool: PoolCore, table: ContainerTable, workloads: WorkloadSchedulers
-    ) -> None:
+    def __init__(self, pool: PoolCore, table: ContainerTable) -> None:
         self._pool = pool
         self._table = table
-        self._workloads = workloads
         self._given: dict[str, _Given] = {}
         self._noted: set[str] = set()
 
@@ -154,11 +151,8 @@ class SpareCpus:
         container_id = self._table.open_attempts.get(attempt_id)
         if attempt is None or container_id is None or not attempt.is_seen_running:
             return None
-        workload = self._workloads.of(self._table.containers[container_id])
-        if (
-            workload is None
-            or workload is not self._workloads.elastic
-            or worker.attempts[attempt_id].gpus
-        ):
+        job_id = self._table.containers[container_id].job_id
+        is_elastic = self._table.jobs.type_of(job_id) is JobType.ELASTIC
+        if not is_elastic or worker.attempts[attempt_id].gpus:
             return None
         return CpuShare(attempt_id=attempt_id, given=worker.attempts[attempt_id])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.scheduler.elastic.model import ElasticView, JobComponent, MemberDemand
 from longshore.dispatcher.scheduler.elastic.scale_up import Purchase, purchase_list
 from longshore.dispatcher.scheduler.placement.create_limits import create_limits
-from longshore.dispatcher.scheduler.placement.fleet import Fleet
+from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync
 from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
 from longshore.dispatcher.state.containers import ContainerTable
@@ -57,14 +57,14 @@ class ElasticMarket:
         table: ContainerTable,
         settings: SchedulerSettings,
         spend: InstanceSpend | None,
-        fleet: Callable[[], Fleet],
+        fleet_sync: FleetSync,
     ) -> None:
         """`spend` counts what instances cost, None without limits of it."""
         self._pool = pool
         self._table = table
         self._settings = settings
         self._spend = spend
-        self._fleet = fleet
+        self._fleet_sync = fleet_sync
         self.is_short = False
         self.beyond: frozenset[str] = frozenset()
         self.unpaid: frozenset[str] = frozenset()
@@ -165,7 +165,7 @@ class ElasticMarket:
         for worker_id in sorted(self._pool.touched):
             spend.see(worker_id)
         spend.hope_for(self._pool.hoped_for())
-        return spend.budget(self._table.spend, self._table.queue.classes(), self._fleet())
+        return spend.budget(self._table.spend, self._table.queue.classes(), self._fleet_sync.fleet)
 
 
 def _again(*, is_new: bool) -> PurchaseOutcome:

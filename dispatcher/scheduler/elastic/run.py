@@ -44,7 +44,7 @@ from longshore.dispatcher.scheduler.elastic.runtime_state import (
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.snapshot import Budget
-from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
+from longshore.dispatcher.scheduler.placement.workload import NewInstances
 from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubjects
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
@@ -73,17 +73,20 @@ class ElasticPass:
         *,
         pool: PoolCore,
         settings: SchedulerSettings,
-        workloads: WorkloadSchedulers,
+        new: NewInstances,
         rules: PackingPolicy,
         rooms: CapacityView,
         deeds: ElasticApplier,
         market: ElasticMarket,
         lives: Callable[[], list[ElasticState]],
     ) -> None:
-        """`lives` returns the jobs that are not over, as they came."""
+        """`new` tells what is left of new instances.
+
+        `lives` returns the jobs that are not over, as they came.
+        """
         self._pool = pool
         self._settings = settings
-        self._workloads = workloads
+        self._new = new
         self._rules = rules
         self._rooms = rooms
         self._deeds = deeds
@@ -303,7 +306,7 @@ class ElasticPass:
                 if job is not None
             ),
             rooms=tuple(rooms),
-            types=tuple(self._workloads.left_of(type_) for type_ in types),
+            types=tuple(self._new.left_of(type_) for type_ in types),
             rules=self._rules,
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,

@@ -12,7 +12,11 @@ from longshore.dispatcher.scheduler.placement.fleet import (
     empty_slot,
 )
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
-from longshore.dispatcher.scheduler.placement.workload import NOTHING, WorkloadSchedulers
+from longshore.dispatcher.scheduler.placement.workload import (
+    NOTHING,
+    NewInstances,
+    WorkloadSchedulers,
+)
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool import attempts, probing
@@ -28,7 +32,9 @@ class Reservations:
     `renewed` are the slots of which other room is kept than before; whoever has heard clears it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new: NewInstances) -> None:
+        """Keep nothing yet; `new` tells what is taken of new instances."""
+        self._new = new
         self._by_slot: Mapping[str, Resources] = {}
         self._left: dict[str, InstanceType] = {}
         self._taken: dict[str, Resources] = {}
@@ -58,11 +64,11 @@ class Reservations:
         ids = by_slot.keys() | self._by_slot.keys()
         self.renewed |= {i for i in ids if by_slot.get(i) != self._by_slot.get(i)}
         self._by_slot = by_slot
-        left = {type_.name: workloads.left_of(type_) for type_ in types}
+        left = {type_.name: self._new.left_of(type_) for type_ in types}
         if left == self._left:
             return False
         self._left = left
-        self._taken = {type_.name: workloads.taken_of(type_) for type_ in types}
+        self._taken = {type_.name: self._new.taken_of(type_) for type_ in types}
         self.renewed.update(slot_ids)
         return True
 
@@ -81,22 +87,27 @@ class FleetSync:
         pool: PoolCore,
         rules: PackingPolicy,
         spend: InstanceSpend | None,
-        reserved: Container[str] = (),
-        kept: Reservations | None = None,
+        reserved: Container[str],
+        kept: Reservations,
     ) -> None:
         """Make an empty fleet; `spend` is told of what changes too, None without limits of it.
 
         What is `reserved` takes no work, whatever else is true of it; who changes that touches it.
-        `kept` is what room others keep, None for none.
+        `kept` is what room others keep.
         """
         self._reserved = reserved
-        self._kept = kept or Reservations()
-        self.fleet = Fleet(rules)
+        self._kept = kept
+        self._rules = rules
         self._spend = spend
+        self._pool = pool
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget all; the next `update` takes in what has changed in the pool from now on."""
+        self.fleet = Fleet(self._rules)
         self.resting: dict[str, Slot] = {}
         self.hoped_for = 0
         self.missing = 0
-        self._pool = pool
         self._launches: set[str] = set()
         self._updated_at = 0.0
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from longshore.dispatcher.domain.containers import Container, SchedulerSettings, WaitReason
-from longshore.dispatcher.domain.feasibility import whole
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.state import restarts
 from longshore.dispatcher.state.attempt_end import ClosedAttempt, Decision
@@ -45,10 +44,6 @@ class WorkloadScheduler(Protocol):
     @property
     def promised(self) -> int:
         """Return for how many containers it keeps room that count against limits of how many."""
-        ...
-
-    def taken_of(self, type_: InstanceType) -> Resources:
-        """Return what it will take of every new instance of a type, as soon as it is there."""
         ...
 
     def admit(self, job: Job) -> None:
@@ -99,22 +94,14 @@ class WorkloadSchedulers:
         *,
         jobs: JobRegistry,
         settings: SchedulerSettings,
-        per_instance: WorkloadScheduler | None = None,
-        elastic: WorkloadScheduler | None = None,
-        as_bought: Callable[[InstanceType], InstanceType] = whole,
+        per_instance: WorkloadScheduler,
+        elastic: WorkloadScheduler,
     ) -> None:
-        """`as_bought` tells a type as new ones turned out, with the share of use that was lost."""
         self._jobs = jobs
         self._settings = settings
-        self._as_bought = as_bought
         self.per_instance = per_instance
         self.elastic = elastic
-        # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
-        self._left: dict[str, tuple[tuple[Resources, ...], InstanceType, InstanceType]] = {}
-
-    @property
-    def _all(self) -> Sequence[WorkloadScheduler]:
-        return [each for each in (self.per_instance, self.elastic) if each is not None]
+        self._all = (per_instance, elastic)
 
     def of(self, container: Container) -> WorkloadScheduler | None:
         """Return who places a container, None where that waits in the queue."""
@@ -194,13 +181,28 @@ class WorkloadSchedulers:
         """Return for how many containers all together keep room, and a place among how many may."""
         return sum(workload.promised for workload in self._all)
 
+
+class NewInstances:
+    """What others find of a new instance: as its type turned out, without what daemons take."""
+
+    def __init__(
+        self,
+        *,
+        as_bought: Callable[[InstanceType], InstanceType],
+        daemons_take: Callable[[InstanceType], Resources],
+    ) -> None:
+        """`as_bought` tells a type as new ones turned out, with the share of use that was lost.
+
+        `daemons_take` tells what is taken of such a one as soon as it is there.
+        """
+        self._as_bought = as_bought
+        self._daemons_take = daemons_take
+        # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
+        self._left: dict[str, tuple[Resources, InstanceType, InstanceType]] = {}
+
     def taken_of(self, type_: InstanceType) -> Resources:
-        """Return what workload schedulers take of a new instance of a type."""
-        type_ = self._as_bought(type_)
-        taken = NOTHING
-        for workload in self._all:
-            taken = taken.plus(workload.taken_of(type_))
-        return taken
+        """Return what daemons take of a new instance of a type."""
+        return self._daemons_take(self._as_bought(type_))
 
     def left_of(self, type_: InstanceType) -> InstanceType:
         """Return a type as others find a new instance of it: priced, without what is taken.
@@ -208,13 +210,10 @@ class WorkloadSchedulers:
         Where instances of it turned out to be smaller than it says, it is so, too.
         """
         type_ = self._as_bought(type_)
-        takes = tuple(workload.taken_of(type_) for workload in self._all)
+        taken = self._daemons_take(type_)
         known = self._left.get(type_.name)
-        if known is None or known[:2] != (takes, type_):
-            taken = NOTHING
-            for each in takes:
-                taken = taken.plus(each)
+        if known is None or known[:2] != (taken, type_):
             left = replace(type_, reserve=type_.reserve.plus(taken))
-            known = (takes, type_, type_ if taken == NOTHING else left)
+            known = (taken, type_, type_ if taken == NOTHING else left)
             self._left[type_.name] = known
         return known[2]

@@ -1,0 +1,49 @@
+"""What the pass over the queue and elastic jobs place with, made once for both.
+
+Stands alone: neither makes these for the other, so that each has all it needs once it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longshore.dispatcher.domain.containers import InstanceRecord, SchedulerSettings
+from longshore.dispatcher.scheduler.placement.concurrency import Concurrency
+from longshore.dispatcher.scheduler.placement.evict import Evictions
+from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
+from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync, Reservations
+from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.spend_limits import SpendLimits
+from longshore.pool.core import PoolCore
+
+
+class PlacementParts:
+    """The pool and the table, and what is known of room in them; `spend` is None without limits."""
+
+    def __init__(
+        self,
+        pool: PoolCore,
+        table: ContainerTable,
+        settings: SchedulerSettings,
+        records: Mapping[str, InstanceRecord],
+        kept: Reservations,
+    ) -> None:
+        """`records` has what instances were bought for, `kept` the room that others have."""
+        self.pool = pool
+        self.table = table
+        self.settings = settings
+        self.kept = kept
+        self.concurrency = Concurrency(
+            max_containers=settings.max_containers,
+            supervisor_fraction=settings.supervisor_fraction,
+        )
+        self.rules = PackingPolicy(
+            placement=settings.placement,
+            profile=settings.profile,
+            max_containers=settings.max_containers_per_instance,
+        )
+        limits = SpendLimits(settings)
+        self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
+        self.evictions = Evictions(pool, table, settings)
+        self.fleet_sync = FleetSync(pool, self.rules, self.spend, self.evictions.reserved, kept)
