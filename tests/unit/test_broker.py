@@ -83,7 +83,7 @@ async def test_what_is_kept_of_ten_thousand_events_is_small() -> None:
     tracemalloc.start()
     try:
         for number in range(KEPT_EVENTS):
-            data = {name: f"{word} of {number}" for name, word in fields.items()}
+            data: dict[str, object] = {name: f"{word} of {number}" for name, word in fields.items()}
             broker.publish("container", f"c-{number}", data)
         kept_bytes, _ = tracemalloc.get_traced_memory()
     finally:
