@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
+from longshore.pool.changes import ChangeFeed
 from longshore.pool.charging import charge, found_as, room_left, shares_a_cpu
 from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.messages import (
@@ -69,7 +70,7 @@ class PoolCore:
     (what they said of it) and `asked_kills` (why admins ended it) are by instance, and outlive its
     worker for an hour, as `doubtful` and `ended` do; notes of a hold outlive it for longer.
     `awaited` are the workers that a claim waits for, and those let run again that no pass has
-    looked at since; `touched` those of which the planner may see something new.
+    looked at since.
     `machines` is what the machines of a type have, by its name, where that is clearly less than the
     type says (`sizes`).
     `listing_problem` is why the latest listing failed, "" if it did not, `listing_trouble` since
@@ -139,7 +140,7 @@ class PoolCore:
         self.stillborn_until = -math.inf
         self.held_up = False
         self.moved_on_at = -math.inf
-        self.touched: set[str] = set()
+        self._feeds: list[ChangeFeed] = []
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
         self.statistics = Statistics()
@@ -215,7 +216,14 @@ class PoolCore:
 
     def touch(self, worker_id: str) -> None:
         """Note that what the planner sees of a worker may have changed."""
-        self.touched.add(worker_id)
+        for feed in self._feeds:
+            feed.note(worker_id)
+
+    def follow(self) -> ChangeFeed:
+        """Return a feed of the workers that change from now on, for one reader that drains it."""
+        feed = ChangeFeed()
+        self._feeds.append(feed)
+        return feed
 
     def as_found(self, type_: InstanceType) -> InstanceType:
         """Return a type as its instances turned out to be, which is as it is for most."""

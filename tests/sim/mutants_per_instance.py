@@ -10,7 +10,7 @@ PLACES = (
         guard="what changes on an instance is looked at",
         fault="system jobs, instances that join",
         where="longshore.dispatcher.scheduler.system.controller:SystemScheduler.place",
-        old="changed = self._wanted | self._pool.touched",
+        old="changed = self._wanted | self._changes.drain()",
         new="changed = set(self._wanted)",
     ),
     Mutant(

@@ -130,6 +130,7 @@ class Presence:
     def look(self) -> None:
         """Look at who is not there any more after an event, and who is new."""
         workers = self._pool.workers
+        fleet_sync = self._process.engine.scheduling.fleet_sync
         for worker_id in sorted(self._sights.keys() - workers.keys()):
             self._expect_gone(worker_id, self._sights.pop(worker_id))
         for worker_id, worker in workers.items():
@@ -141,7 +142,7 @@ class Presence:
                 if worker.remembered and worker.absence is not None:
                     sight.lacking.append(worker.absence.since)
                 self._sights[worker_id] = sight
-            if worker_id not in self._pool.touched:
+            if worker_id not in fleet_sync.changes.pending:
                 self._expect_its_place(worker)
             sight.state = worker.state
             sight.proven = sight.proven or bool(worker.host_key)

@@ -112,7 +112,8 @@ def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -
     workers[others[0]].behavior = IdleBehavior.HOLD
     workers[others[1]].verdict = "no good"
     workers[others[2]].interruption = "2026-01-31T23:59:59Z"
-    rig.engine.pool.touched.update(others)
+    for each in others:
+        rig.engine.pool.touch(each)
     rig.submit(make_container(2, cpus=2))
     found = waiting(rig, "c-2").instances
     causes = ("type", "held", "interrupted", "broken", "exhausted")

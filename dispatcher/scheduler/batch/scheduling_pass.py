@@ -176,9 +176,9 @@ class SchedulingPass:
         self.failures += 1
         self.failure = error
         self.fleet_sync.begin_anew()
-        self.pool.touched.update(self.pool.workers)
-        if self.spend is not None:
-            self.pool.touched.update(self.spend.workers)
+        counted = self.spend.workers if self.spend is not None else frozenset()
+        for worker_id in counted.union(self.pool.workers):
+            self.pool.touch(worker_id)
         self.table.published.append(PublishFailedPass(error=error))
 
     def _carry_out(self, decided: Plan, payers: Mapping[str, SpendSubjects], now: float) -> None:

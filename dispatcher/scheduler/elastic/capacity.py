@@ -53,6 +53,7 @@ class CapacityView:
         batch work has claimed where. What is `reserved` takes no work.
         """
         self._pool = pool
+        self._changes = pool.follow()
         self._table = table
         self._daemons = daemons
         self._new = new
@@ -82,17 +83,15 @@ class CapacityView:
         self._bases = {}
         self._leaving = {}
         self._whole = True
+        self._changes.drain()
 
     def update(self, now: float) -> bool:
-        """Take in what has changed in the pool; return whether anything did for these jobs.
-
-        The pool's `touched` are left to whoever else goes by them.
-        """
+        """Take in what has changed in the pool; return whether anything did for these jobs."""
         pool = self._pool
         others = dict(self._daemons.kept)
         ids = others.keys() | self._others.keys()
         stale = {i for i in ids if others.get(i) != self._others.get(i)}
-        stale |= pool.touched
+        stale |= self._changes.drain()
         self._others = others
         if self._whole:
             stale |= pool.workers.keys()

@@ -79,7 +79,6 @@ class ElasticScheduler:
         cpus: SpareCpus,
     ) -> None:
         """Know of no job; `new` tells what is left of new instances."""
-        self._pool = pool
         self._table = table
         self._settings = settings
         self._deeds = deeds
@@ -175,7 +174,7 @@ class ElasticScheduler:
         live, decided = self._known(container.job_id, now)
         self._deeds.carry_out(decided, now)
         key = key_of(container)
-        self._cpus.note([container.attempts[-1].instance_id])
+        self._cpus.note(container.attempts[-1].instance_id)
         live.job = lifecycle.started(live.job, *key)
 
     def decide(self, closed: ClosedAttempt, now: float, /) -> Sequence[Decision]:
@@ -281,15 +280,16 @@ class ElasticScheduler:
         self._look_again(now)
         if self._live:
             self._pass.run(now, wanted=self._wanted)
-            self._cpus.note(self._pool.touched)
+            self._cpus.note_changes()
         else:
             self._pass.rest()
+            self._cpus.rest()
         self._wanted = False
 
     def note_pass(self) -> None:
         """Note where the batch work of a pass, which comes after `place`, has begun or ended."""
         if self._live:
-            self._cpus.note(self._pool.touched)
+            self._cpus.note_changes()
 
     def share_cpus(self) -> None:
         """Give the members on instances that the latest pass, or a start, changed what is spare."""

@@ -103,19 +103,28 @@ class SpareCpus:
 
     def __init__(self, pool: PoolCore, table: ContainerTable) -> None:
         self._pool = pool
+        self._changes = pool.follow()
         self._table = table
         self._given: dict[str, _Given] = {}
         self._noted: set[str] = set()
 
-    def note(self, worker_ids: Iterable[str]) -> None:
-        """Remember instances for the next `share`: whoever else goes by them forgets them."""
-        self._noted |= set(worker_ids)
+    def note(self, worker_id: str) -> None:
+        """Remember an instance for the next `share`."""
+        self._noted.add(worker_id)
+
+    def note_changes(self) -> None:
+        """Remember all instances that have changed since the last time.
+
+        That is for passes: `share` comes after every event, and would go through them each time.
+        """
+        self._noted |= self._changes.drain()
+
+    def rest(self) -> None:
+        """Forget what has changed: there are no jobs."""
+        self._changes.drain()
 
     def share(self) -> None:
-        """Tell what has changed of the shares on the instances that were noted, each once.
-
-        It comes after every event: the pool's `touched` would be gone through each time.
-        """
+        """Tell what has changed of the shares on the instances that were noted, each once."""
         noted, self._noted = self._noted, set()
         for worker_id in sorted(noted):
             worker = self._pool.workers.get(worker_id)

@@ -162,9 +162,7 @@ class ElasticMarket:
         spend = self._spend
         if spend is None:
             return None
-        for worker_id in sorted(self._pool.touched):
-            spend.see(worker_id)
-        spend.hope_for(self._pool.hoped_for())
+        spend.update(self._pool.hoped_for())
         return spend.budget(self._table.spend, self._table.queue.classes(), self._fleet_sync.fleet)
 
 

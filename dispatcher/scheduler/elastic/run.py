@@ -123,7 +123,7 @@ class ElasticPass:
             self._decide(now)
         for live in self._lives():
             self._deeds.start(live, now)
-        # Who comes after this forgets what was touched here, and by now some are going.
+        # By now some are going.
         self._rooms.update(now)
         self._places_left = self._left(now)
         self._keep()

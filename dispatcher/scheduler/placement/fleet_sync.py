@@ -79,7 +79,7 @@ class Reservations:
 class FleetSync:
     """The fleet, and what keeps it up to date; `resting` are idle workers without a session.
 
-    The latter get no work, and use up a quota.
+    The latter get no work, and use up a quota. `changes` has those that it has not looked at yet.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class FleetSync:
         reserved: Container[str],
         kept: Reservations,
     ) -> None:
-        """Make an empty fleet; `spend` is told of what changes too, None without limits of it.
+        """Make an empty fleet; `spend` is told of launches too, None without limits of it.
 
         What is `reserved` takes no work, whatever else is true of it; who changes that touches it.
         `kept` is what room others keep.
@@ -100,6 +100,7 @@ class FleetSync:
         self._rules = rules
         self._spend = spend
         self._pool = pool
+        self.changes = pool.follow()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -114,14 +115,13 @@ class FleetSync:
     def update(self, now: float) -> None:
         """Take in what has changed in the pool since the last time."""
         self._updated_at = now
+        changed = self.changes.drain()
         if self._kept.renewed:
-            self._pool.touched.update(self._kept.renewed & self._pool.workers.keys())
+            changed |= self._kept.renewed & self._pool.workers.keys()
             for token in sorted(self._kept.renewed & self._launches):
                 self.fleet.put(self._launching(token, self.fleet.slots[token].type))
             self._kept.renewed.clear()
-        touched = sorted(self._pool.touched)
-        self._pool.touched.clear()
-        for worker_id in touched:
+        for worker_id in sorted(changed):
             self._update_worker(worker_id, now)
         self._update_launches()
 
@@ -130,20 +130,18 @@ class FleetSync:
         now = self._updated_at
         fleet, expected = self.fleet, set()
         for worker in self._pool.workers.values():
-            if worker.id in self._pool.touched:
+            if worker.id in self.changes.pending:
                 expected |= {worker.id} & fleet.slots.keys()
             elif self._takes_work(worker, now):
                 expected.add(worker.id)
                 fleet.expect(self._slot_of(worker))
         launching = {s.id for s in fleet.slots.values() if s.kind is SlotKind.LAUNCHING}
-        gone = self._pool.touched - self._pool.workers.keys()
+        gone = self.changes.pending - self._pool.workers.keys()
         known = fleet.slots.keys() - launching - gone
         if known != expected - launching:
             raise BugError(f"the fleet has {sorted(known ^ expected)} wrong")
 
     def _update_worker(self, worker_id: str, now: float) -> None:
-        if self._spend is not None:
-            self._spend.see(worker_id)
         worker = self._pool.workers.get(worker_id)
         self.resting.pop(worker_id, None)
         if worker is None or not self._takes_work(worker, now):
@@ -172,7 +170,7 @@ class FleetSync:
         self.hoped_for = len(hoped_for)
         self.missing = len(self._pool.missing_beside(hoped_for))
         if self._spend is not None:
-            self._spend.hope_for(hoped_for)
+            self._spend.update(hoped_for)
         tokens = set()
         for pending in hoped_for:
             tokens.add(pending.launch.token)

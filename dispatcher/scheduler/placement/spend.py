@@ -56,6 +56,7 @@ class InstanceSpend:
         self.limits = limits
         self.charges: dict[str, LaunchCharge] = {}
         self._pool = pool
+        self._changes = pool.follow()
         self._records = records
         self._prices: dict[str, Decimal] = {}
         self._of_workers = _NOTHING
@@ -73,7 +74,16 @@ class InstanceSpend:
         """Return the ids of the workers that are counted; a copy."""
         return frozenset(self._prices)
 
-    def see(self, worker_id: str) -> None:
+    def update(self, launches: Iterable[PendingLaunch]) -> None:
+        """Take in the workers that have changed since the last time, and `launches`.
+
+        Those are the ones that may yet bring an instance, in place of those of before.
+        """
+        for worker_id in sorted(self._changes.drain()):
+            self._see(worker_id)
+        self._hope_for(launches)
+
+    def _see(self, worker_id: str) -> None:
         """Take in a worker that has changed, is new, or is gone."""
         self._of_workers -= self._prices.pop(worker_id, _NOTHING)
         worker = self._pool.workers.get(worker_id)
@@ -86,11 +96,8 @@ class InstanceSpend:
         if charge is not None and not probing.is_ready(worker):
             self.charges[worker_id] = charge
 
-    def hope_for(self, launches: Iterable[PendingLaunch]) -> None:
-        """Take in the launches that may yet bring an instance, in place of those of before.
-
-        What came of one and is missing is counted as such.
-        """
+    def _hope_for(self, launches: Iterable[PendingLaunch]) -> None:
+        """Take in launches; what came of one and is missing is counted as such."""
         pool = self._pool
         missing = set(pool.missing_tokens().values())
         hoped = [p.launch for p in launches if p.launch.token not in missing]
@@ -140,7 +147,9 @@ class InstanceSpend:
     def check(self) -> None:
         """Raise `BugError` when the sum is not that of the workers as they were last seen."""
         pool = self._pool
-        for worker_id in sorted((pool.workers.keys() | self._prices.keys()) - pool.touched):
+        for worker_id in sorted(
+            (pool.workers.keys() | self._prices.keys()) - self._changes.pending
+        ):
             worker = pool.workers.get(worker_id)
             if worker is None or self._prices.get(worker_id) != self._price(worker):
                 raise BugError(f"the price of {worker_id} is not counted as it is")

@@ -100,6 +100,7 @@ class SystemScheduler:
     ) -> None:
         """Place nothing yet; `new_container` gives a fresh id and sequence for each container."""
         self._pool = pool
+        self._changes = pool.follow()
         self._table = table
         self._records = records
         self._settings = settings
@@ -330,6 +331,7 @@ class SystemScheduler:
 
     def place(self, now: float) -> None:
         """Look at the instances of which something changed, and do what the plan says."""
+        changed = self._wanted | self._changes.drain()
         for job_id in [each for each in sorted(self._jobs) if each not in self._table.jobs]:
             del self._jobs[job_id]
             self._restless.forget(job_id)
@@ -345,12 +347,13 @@ class SystemScheduler:
             self._past.limit_times(now)
             self._rollouts = {id_: each.not_after(now) for id_, each in self._rollouts.items()}
         due = self._next_at is not None and self._next_at <= now
-        changed = self._wanted | self._pool.touched
         whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())
         if self._pool.listed_once:
             self._forget_gone(self._deeds.instances() if whole else changed, now)
         names = self._pool.workers.keys() if whole else changed & self._pool.workers.keys()
         self._plan(sorted(names), whole=whole, now=now)
+        # What it did itself is no news to it.
+        self._changes.drain()
 
     def _plan(self, names: list[str], *, whole: bool, now: float) -> None:
         snapshot = self.snapshot(names, now)
