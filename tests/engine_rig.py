@@ -30,7 +30,9 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.fork import EngineFork
 from longshore.dispatcher.engine.outbox import Outbox, Write
+from longshore.dispatcher.engine.view import EngineView
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
 from longshore.pool.messages import (
@@ -149,6 +151,15 @@ class Rig(RigStore):
             self.silent.add(ListInstances)
         self._carry_out(self.engine.begin(self.now))
         self.settle()
+
+    @property
+    def view(self) -> EngineView:
+        """Return what others may know of the engine."""
+        return EngineView(self.engine)
+
+    def fork(self) -> EngineFork:
+        """Return a copy of the engine to try something on."""
+        return EngineFork.of(self.engine)
 
     def crash(self, *, listed: bool = True) -> None:
         """Lose all memory and start again from what was committed; the cloud goes on."""

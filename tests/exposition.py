@@ -15,8 +15,8 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 def text_of(rig: Rig) -> str:
     """Return the exposition of this moment; no session was ever heard."""
-    metrics = Metrics(rig.engine, heard_at=lambda _worker_id: 0.0)
-    problems = cloud_problems(rig.engine.pool, rig.now)
+    metrics = Metrics(rig.view, heard_at=lambda _worker_id: 0.0)
+    problems = cloud_problems(rig.view.pool, rig.now)
     return metrics.exposition(rig.now, problems=problems, vitals=DISK).decode()
 
 

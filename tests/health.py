@@ -9,9 +9,9 @@ from tests.engine_rig import Rig
 
 def told(rig: Rig) -> list[str]:
     """Return the sentences of what is wrong at this moment."""
-    return [each.message for each in cloud_problems(rig.engine.pool, rig.now)]
+    return [each.message for each in cloud_problems(rig.view.pool, rig.now)]
 
 
 def kinds(rig: Rig) -> dict[ProblemKind, float]:
     """Return the kinds of what is wrong at this moment, each with since when it is."""
-    return {each.kind: each.since for each in cloud_problems(rig.engine.pool, rig.now)}
+    return {each.kind: each.since for each in cloud_problems(rig.view.pool, rig.now)}

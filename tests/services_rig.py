@@ -22,6 +22,12 @@ from tests.samples import make_type
 from tests.store_values import url_in
 
 
+async def handled() -> None:
+    """Return when an engine that runs has handled what it was told."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 def waiting_rig() -> Rig:
     """Return an engine whose cloud never answers a create, so that all wait."""
     made = Rig(make_type(8))
@@ -68,7 +74,7 @@ def services_with(
         logs=LogStore(tmp_path / "logs"),
         broker=Broker(),
         watchers=ContainerNotifier(),
-        metrics=Metrics(rig.engine, heard_at=lambda _id: 0.0),
+        metrics=Metrics(rig.view, heard_at=lambda _id: 0.0),
         types=tuple(rig.types.values()),
         now=lambda: rig.now,
         new_id=lambda: str(next(numbers)),

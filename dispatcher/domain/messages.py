@@ -390,6 +390,27 @@ class StraysDecided:
     asked: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionsWatched:
+    """Somebody is about to wait for containers and jobs, `roots`, as far as they have not ended.
+
+    Their ends are remembered until what waits for them is submitted. `asked` is as in `Confirm`:
+    what had ended by then is committed, so that whoever looks finds it.
+    """
+
+    roots: tuple[str, ...]
+    asked: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionsUnwatched:
+    """Who had the ends of `roots` watched does not submit what waits for them."""
+
+    roots: tuple[str, ...]
+
+
+WatchEvent = CompletionsWatched | CompletionsUnwatched
+
 AdminEvent = BehaviorRequested | InstanceKillRequested | StraysDecided
 """What admins ask of instances."""
 
@@ -419,4 +440,4 @@ UserEvent = (
     | JobLaunched
 )
 
-Event = PoolEvent | UserEvent | AdminEvent | Overloaded | Woken
+Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | Overloaded | Woken

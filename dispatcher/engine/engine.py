@@ -25,6 +25,8 @@ from longshore.dispatcher.domain.messages import (
     CancelRequested,
     Command,
     Commit,
+    CompletionsUnwatched,
+    CompletionsWatched,
     Confirm,
     DeleteLaunch,
     Event,
@@ -271,8 +273,12 @@ class Engine:
             case BehaviorRequested() | InstanceKillRequested() | StraysDecided():
                 self._dirty = True
                 self._instance_news += requests.carry_out(self.pool, event, now)
-                if event.asked is not None:
-                    self._confirms.append(Confirm(asked=event.asked))
+                self._confirm(event.asked)
+            case CompletionsWatched():
+                self.workflow.watch_completions(event.roots)
+                self._confirm(event.asked)
+            case CompletionsUnwatched():
+                self.workflow.unwatch_completions(event.roots)
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
                 if isinstance(event, CreateFailed):
@@ -280,6 +286,10 @@ class Engine:
                 reactor.on_event(self.pool, event, now)
         self._take_notices(now)
         return self._commands(now)
+
+    def _confirm(self, asked: int | None) -> None:
+        if asked is not None:
+            self._confirms.append(Confirm(asked=asked))
 
     def next_wakeup(self, now: float) -> float | None:
         """Return when `Woken` is to be handled next: at once for a pass; None for never."""

@@ -20,7 +20,7 @@ and decides nothing, begins anew.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
@@ -31,7 +31,10 @@ from typing import Any
 
 import msgspec
 
+from longshore.dispatcher.domain.messages import Change, Commit, Event, Woken
 from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
+from longshore.dispatcher.scheduler.system.model import SystemPlan
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.history import History
 from longshore.dispatcher.state.memory_limit import QueuedMemory
@@ -73,6 +76,52 @@ def trial_of(engine: Engine) -> Engine:
     if not isinstance(copied, Engine):
         raise BugError("the copy of an engine is none")
     return copied
+
+
+class EngineFork:
+    """A copy of an engine, for who asks what would come of something; `view` reads it.
+
+    It changes by what is done to it here, and the engine never.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.view = EngineView(engine)
+
+    @classmethod
+    def of(cls, engine: Engine) -> EngineFork:
+        """Make one of an engine; raises as `trial_of`."""
+        return cls(trial_of(engine))
+
+    def fork(self) -> EngineFork:
+        """Return a copy of this one, as it is by now."""
+        return EngineFork.of(self._engine)
+
+    def handle(self, event: Event, now: float) -> Sequence[Change]:
+        """Do what an event brings about; return the changes that would be committed."""
+        commands = self._engine.handle(event, now)
+        commits = (command for command in commands if isinstance(command, Commit))
+        return [change for commit in commits for change in commit.changes]
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the engine would be woken at this moment."""
+        due = self._engine.next_wakeup(now)
+        return due is not None and due <= now
+
+    def plan(self, now: float) -> None:
+        """Make the pass that would be made though nothing has happened."""
+        scheduling = self._engine.scheduling
+        passes = scheduling.passes
+        self.handle(Woken(), now)
+        due = scheduling.next_pass(wanted=True)
+        if scheduling.passes == passes and due is not None and due <= now:
+            scheduling.run(now)
+
+    def follow_system_plans(self) -> Sequence[SystemPlan]:
+        """Return what each pass from now on decides for per-instance jobs; it grows with them."""
+        decided: list[SystemPlan] = []
+        self._engine.per_instance.tell = decided.append
+        return decided
 
 
 class _Names:

@@ -169,7 +169,7 @@ class UserRequests:
                 assert_never(event)
 
     def _admit(self, event: Submitted | JobSubmitted, now: float) -> None:
-        """Take in new containers, for which whoever submitted them pinned what they wait for."""
+        """Take in new containers, for which the ends of what they wait for were watched."""
         if isinstance(event, JobSubmitted):
             # Its containers are told of when they change: there may be a hundred thousand.
             self._table.published.append(PublishJob(job=event.job))
@@ -181,7 +181,7 @@ class UserRequests:
         self._workflow.admit(event.containers, event.ended, now)
         for container in event.containers:
             self._workloads.take_in(container)
-        self._workflow.unpin(roots_of(event.containers))
+        self._workflow.unwatch_completions(roots_of(event.containers))
 
     def end_over_time(self, now: float) -> None:
         """End what has run for as long as it may; it fails, whatever it exits with.

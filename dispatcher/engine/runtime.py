@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.messages import (
     Change,
     Command,
     Commit,
+    CompletionsWatched,
     Confirm,
     Event,
     Following,
@@ -30,7 +31,9 @@ from longshore.dispatcher.domain.messages import (
     Woken,
 )
 from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.fork import EngineFork
 from longshore.dispatcher.engine.outbox import Outbox, Write
+from longshore.dispatcher.engine.view import EngineView
 from longshore.drivers.errors import LongshoreError
 from longshore.pool.messages import PoolCommand
 
@@ -54,7 +57,7 @@ class Unconfirmed(LongshoreError):  # noqa: N818 - it becomes "ask again"
 
 
 class Runtime:
-    """Runs one engine on one event loop.
+    """Runs one engine on one event loop; `view` is what others may know of it.
 
     `write` commits changes (its future resolves on any thread), `perform` begins a pool command
     without blocking, `publish` tells subscribers. The inbox refuses users' requests beyond
@@ -71,7 +74,8 @@ class Runtime:
         publish: Publish,
         inbox_limit: int,
     ) -> None:
-        self.engine = engine
+        self._engine = engine
+        self.view = EngineView(engine)
         self._now = now
         self._write = write
         self._perform = perform
@@ -88,6 +92,10 @@ class Runtime:
         self._stopping = False
         self.failure: BaseException | None = None
 
+    def fork(self) -> EngineFork:
+        """Return a copy of the engine to try something on."""
+        return EngineFork.of(self._engine)
+
     def post(self, event: Event) -> None:
         """Take in an event from any thread; after `stop` it is dropped: a restart finds out."""
         try:
@@ -95,8 +103,8 @@ class Runtime:
         except RuntimeError:
             log.debug("event after the loop closed", event_kind=type(event).__name__)
 
-    async def ask(self, event: AdminEvent) -> None:
-        """Take in a user's event, and wait until what came of it is committed.
+    async def ask(self, event: AdminEvent | CompletionsWatched) -> None:
+        """Take in a user's event; wait until what came of it, and all before, is committed.
 
         Raises `InboxFull` beyond the limits, of the inbox and of 1,000 who wait; nothing was taken
         in then. Raises `Unconfirmed` when the engine ends meanwhile. Bound the wait: a store may
@@ -140,7 +148,7 @@ class Runtime:
         """Run until `stop`; an error that ends it, of our own code or the store's, is raised."""
         try:
             now = self._now()
-            self._execute(self.engine.begin(now), now)
+            self._execute(self._engine.begin(now), now)
             while not self._stopping:
                 self._turn()
                 await self._sleep()
@@ -177,16 +185,16 @@ class Runtime:
             self._handle(news, now)
         for _ in range(len(self._inbox)):
             self._handle(self._inbox.popleft(), now)
-        due = self.engine.next_wakeup(now)
+        due = self._engine.next_wakeup(now)
         if due is not None and due <= now:
             self._handle(Woken(), now)
 
     def _handle(self, event: Event, now: float) -> None:
-        self._execute(self.engine.handle(event, now), now)
+        self._execute(self._engine.handle(event, now), now)
 
     async def _sleep(self) -> None:
         """Wait for an event or for the one armed wake-up."""
-        dues = (self.engine.next_wakeup(self._now()), self._outbox.next_news())
+        dues = (self._engine.next_wakeup(self._now()), self._outbox.next_news())
         due = min((due for due in dues if due is not None), default=None)
         if self._inbox or self._stopping:
             await asyncio.sleep(0)

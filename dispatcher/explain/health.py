@@ -10,23 +10,25 @@ from typing import Final, assert_never
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.domain.views import Problem, ProblemKind
 from longshore.pool.charging import shortfall
-from longshore.pool.core import PoolCore
-from longshore.pool.leaks import REFUSALS, listing_is_current
+from longshore.pool.leaks import REFUSALS
 from longshore.pool.model import Worker, WorkerState
 from longshore.pool.troubles import Trouble, TroubleKind
+from longshore.pool.view import PoolView
 
 STILLBORN_PROBLEM = 3
 _QUIET_S: Final = 600.0
 """How long nobody asks for creates that fail until nobody is taken to wait for them."""
 
 
-def cloud_problems(pool: PoolCore, now: float) -> list[Problem]:
+def cloud_problems(pool: PoolView, now: float) -> list[Problem]:
     """Return what is wrong with the cloud or with what it makes, each with why, [] for nothing.
 
     `now` is in seconds since the epoch.
     """
     problems = [*_listings(pool, now)]
-    problems += [_creates(each) for each in pool.troubles.told() if not _is_quiet(pool, each, now)]
+    problems += [
+        _creates(each) for each in pool.create_troubles() if not _is_quiet(pool, each, now)
+    ]
     if pool.stillborn >= STILLBORN_PROBLEM:
         problems.append(
             Problem(
@@ -39,7 +41,7 @@ def cloud_problems(pool: PoolCore, now: float) -> list[Problem]:
     return problems + _destroys(pool)
 
 
-def _listings(pool: PoolCore, now: float) -> list[Problem]:
+def _listings(pool: PoolView, now: float) -> list[Problem]:
     trouble, kind, since = pool.listing_trouble, ProblemKind.LISTINGS, pool.listed_at
     if trouble is not None:
         since = trouble.since
@@ -50,7 +52,7 @@ def _listings(pool: PoolCore, now: float) -> list[Problem]:
     elif pool.listing_failures:
         times = f"{pool.listing_failures} listings" if pool.listing_failures > 1 else "listing"
         message = f"the last {times} of the cloud failed{_listing_problem(pool)}"
-    elif not listing_is_current(pool, now):
+    elif not pool.is_listing_current(now):
         message = f"the last complete listing of the cloud is {now - pool.listed_at:.0f} s old"
     else:
         return []
@@ -72,13 +74,13 @@ def _creates(trouble: Trouble) -> Problem:
     return Problem(kind=kind, since=trouble.since, message=f"{told}: {trouble.reason}")
 
 
-def failed_last(pool: PoolCore, now: float) -> list[str]:
+def failed_last(pool: PoolView, now: float) -> list[str]:
     """Return which creates failed when they were last tried, and that nobody has asked for since.
 
     Nobody is kept waiting by that: it is worth a look by day, and no page at night.
     """
     found = []
-    for trouble in pool.troubles.told():
+    for trouble in pool.create_troubles():
         if _is_quiet(pool, trouble, now):
             of_type = f" of type {trouble.type_name}" if trouble.type_name else ""
             found.append(
@@ -89,7 +91,7 @@ def failed_last(pool: PoolCore, now: float) -> list[str]:
     return found
 
 
-def _is_quiet(pool: PoolCore, trouble: Trouble, now: float) -> bool:
+def _is_quiet(pool: PoolView, trouble: Trouble, now: float) -> bool:
     """Return whether creates that fail are asked for by nobody any more.
 
     They would have been tried again by now. What refuses credentials is wrong with all that comes.
@@ -102,11 +104,10 @@ def _is_quiet(pool: PoolCore, trouble: Trouble, now: float) -> bool:
     if any(not name or each.launch.type_name == name for each in pool.launches.values()):
         return False
     type_ = pool.types.get(name)
-    active = pool.holds.active(now)
-    return not any(type_ is None or pool.holds.covers(each.scope, type_) for each in active)
+    return not any(type_ is None or pool.is_covered(each, type_) for each in pool.holds(now))
 
 
-def _destroys(pool: PoolCore) -> list[Problem]:
+def _destroys(pool: PoolView) -> list[Problem]:
     """Return that instances cannot be ended; `longshore leaks` has each of them."""
     refused = [
         worker
@@ -126,7 +127,7 @@ def _destroys(pool: PoolCore) -> list[Problem]:
     ]
 
 
-def advice_of(pool: PoolCore) -> list[str]:
+def advice_of(pool: PoolView) -> list[str]:
     """Return what would make instances better by their own word, each once, with who says it."""
     said: dict[str, list[str]] = {}
     for worker in sorted(pool.workers.values(), key=lambda w: w.id):
@@ -139,7 +140,7 @@ def _some(ids: list[str]) -> str:
     return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
 
 
-def smaller_machines(pool: PoolCore) -> list[str]:
+def smaller_machines(pool: PoolView) -> list[str]:
     """Return which types' machines are smaller than the types say, a sentence each.
 
     That keeps nothing from being placed, but for what fits on none of them.
@@ -165,7 +166,7 @@ def _counted(workers: list[Worker], type_name: str) -> str:
     )
 
 
-def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> str:
+def unreached(pool: PoolView, instance_id: str, now: float, heard_at: float) -> str:
     """Return why nothing comes from an instance, "" while there is a session with it.
 
     `now` and `heard_at`, when it was last heard (0.0 for never), are in seconds since the epoch.
@@ -182,10 +183,10 @@ def unreached(pool: PoolCore, instance_id: str, now: float, heard_at: float) -> 
     return f"instance {instance_id} is not reached{since}{why}"
 
 
-def unlisted(pool: PoolCore) -> str:
+def unlisted(pool: PoolView) -> str:
     """Return what is said, with why, until a first listing has told which instances there are."""
     return f"the cloud's first complete listing is not in yet{_listing_problem(pool)}"
 
 
-def _listing_problem(pool: PoolCore) -> str:
+def _listing_problem(pool: PoolView) -> str:
     return f": {pool.listing_problem}" if pool.listing_problem else ""

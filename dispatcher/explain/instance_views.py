@@ -16,18 +16,14 @@ from longshore.dispatcher.domain.views import (
     StrayPage,
     StrayView,
 )
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.state.instance_records import price_of
-from longshore.pool import strays
 from longshore.pool.charging import shortfall
 from longshore.pool.leaks import (
     NO_LEFTOVERS,
     Leak,
     LeakKind,
     LeftoverReport,
-    find_leaks,
-    leftover_leak,
-    listing_is_current,
 )
 from longshore.pool.model import Worker
 
@@ -36,18 +32,12 @@ _LEAKS_AFTER = "leaks"
 _STRAYS_AFTER = "strays"
 
 
-def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> InstanceView:
+def instance_view(view: EngineView, worker: Worker, *, heard_at: float) -> InstanceView:
     """Return a worker as admins see it; the value is a copy.
 
     `heard_at` is when its session was last heard, which the engine is not told of; 0.0 for never.
     """
-    record = engine.records.get(worker.id)
-    table = engine.table
-    running = sorted(
-        table.open_attempts[attempt_id]
-        for attempt_id in worker.attempts
-        if attempt_id in table.open_attempts
-    )
+    record = view.instances().get(worker.id)
     return InstanceView(
         id=worker.id,
         address=worker.address,
@@ -56,7 +46,7 @@ def instance_view(engine: Engine, worker: Worker, *, heard_at: float) -> Instanc
         instance_type=worker.type.name,
         provider_type=worker.type.provider_type,
         price_usd_per_hour=price_of(worker, record),
-        running=tuple(running),
+        running=tuple(view.running_on(worker.attempts)),
         last_container=worker.last_container,
         created_at=record.created_at if record is not None else worker.appeared_at,
         last_busy_at=worker.last_busy,
@@ -95,42 +85,42 @@ def gone_view(record: InstanceRecord) -> InstanceView:
 
 
 def instance_report(
-    engine: Engine, now: float, *, heard_at: Callable[[str], float], cursor: str, limit: int
+    view: EngineView, now: float, *, heard_at: Callable[[str], float], cursor: str, limit: int
 ) -> InstanceReport:
     """Return a page of the instances that are known, by id; the value is a copy.
 
     `now` is in seconds since the epoch, `heard_at` is when the session of one was last heard.
     Raises `InvalidRequest` for a cursor that is not ours.
     """
-    workers = engine.pool.workers
+    workers = view.pool.workers
     shown, following = slice_of(workers, lambda each: each, word=_AFTER, cursor=cursor, limit=limit)
     return _report(
-        engine,
+        view,
         now,
-        [instance_view(engine, workers[each], heard_at=heard_at(each)) for each in shown],
+        [instance_view(view, workers[each], heard_at=heard_at(each)) for each in shown],
         next_cursor=following,
     )
 
 
-def gone_report(engine: Engine, now: float, page: InstancePage) -> InstanceReport:
+def gone_report(view: EngineView, now: float, page: InstancePage) -> InstanceReport:
     """Return a page of instances that are gone; `now` as for `instance_report`."""
     views = [gone_view(record) for record in page.items]
-    return _report(engine, now, views, next_cursor=page.next_cursor)
+    return _report(view, now, views, next_cursor=page.next_cursor)
 
 
 def _report(
-    engine: Engine, now: float, views: Sequence[InstanceView], *, next_cursor: str | None
+    view: EngineView, now: float, views: Sequence[InstanceView], *, next_cursor: str | None
 ) -> InstanceReport:
     return InstanceReport(
         instances=tuple(views),
-        listed_at=engine.pool.listed_at,
-        complete=listing_is_current(engine.pool, now),
+        listed_at=view.pool.listed_at,
+        complete=view.pool.is_listing_current(now),
         next_cursor=next_cursor,
     )
 
 
 def leak_report(
-    engine: Engine,
+    view: EngineView,
     now: float,
     *,
     store_problem: str = "",
@@ -149,19 +139,19 @@ def leak_report(
     """
     prices = {
         record.id: record.price_usd_per_hour
-        for record in engine.records.values()
+        for record in view.instances().values()
         if record.price_usd_per_hour
     }
-    leaks = find_leaks(engine.pool, now, prices_usd_per_hour=prices)
+    leaks = view.pool.leaks(now, prices_usd_per_hour=prices)
     if store_problem:
         leaks = [_behind_the_store(leak) for leak in leaks]
-    leaks += [leftover_leak(engine.pool, each.leftover, each.since) for each in leftovers.items]
+    leaks += [view.pool.leftover_leak(each.leftover, each.since) for each in leftovers.items]
     shown, following = slice_of(leaks, _place_of, word=_LEAKS_AFTER, cursor=cursor, limit=limit)
     return LeakReport(
         leaks=tuple(shown),
         next_cursor=following,
-        listed_at=engine.pool.listed_at,
-        complete=listing_is_current(engine.pool, now),
+        listed_at=view.pool.listed_at,
+        complete=view.pool.is_listing_current(now),
         store_problem=store_problem,
         leftovers_problem=leftovers.problem,
     )
@@ -186,7 +176,7 @@ def stray_page(views: Iterable[StrayView], *, cursor: str, limit: int) -> StrayP
     return StrayPage(items=tuple(shown), next_cursor=following)
 
 
-def stray_views(engine: Engine) -> list[StrayView]:
+def stray_views(view: EngineView) -> list[StrayView]:
     """Return the strays that are kept, by instance and attempt; the value is a copy."""
     return [
         StrayView(
@@ -197,7 +187,7 @@ def stray_views(engine: Engine) -> list[StrayView]:
             found_at=each.found_at,
             fate="killed" if each.is_to_end else "adopted" if each.adopted else "undecided",
         )
-        for each in strays.kept(engine.pool)
+        for each in view.pool.strays()
     ]
 
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.scheduler.placement.feasibility_report import TypeFeasibility
-from longshore.dispatcher.state.spend_limits import SpendSubject
-from longshore.pool import launching
 
 _ROUNDING = 1e-9
 _SPEND = "max_hourly_spend"
@@ -54,63 +51,56 @@ class LimitUsage:
 
 
 def limit_usages(
-    engine: Engine, container: Container, verdicts: Sequence[TypeFeasibility], now: float
+    view: EngineView, container: Container, verdicts: Sequence[TypeFeasibility], now: float
 ) -> list[LimitUsage]:
     """Return the limits that can keep a container from being placed; `verdicts` are for its class.
 
     `now` is in seconds since the epoch.
     """
-    reason = engine.why_waiting(container.id)
+    reason = view.wait_reason(container.id)
     blocking = reason.limit if reason is not None else ""
-    found = [*_of_numbers(engine, container, now), *_of_spending(engine, container, verdicts)]
+    found = [*_of_numbers(view, container, now), *_of_spending(view, container, verdicts)]
     return [replace(limit, blocking=limit.name == blocking) for limit in found]
 
 
-def _of_numbers(engine: Engine, container: Container, now: float) -> Iterator[LimitUsage]:
+def _of_numbers(view: EngineView, container: Container, now: float) -> Iterator[LimitUsage]:
     """Return the limits of how many there may be of something."""
-    pool, settings = engine.pool, engine.settings
-    hoped_for = pool.hoped_for()
-    there = len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for))
-    yield LimitUsage(name="max_instances", limit=settings.max_instances, used=there)
+    pool = view.pool
+    there = pool.number_of_instances()
+    yield LimitUsage(name="max_instances", limit=view.max_instances, used=there)
     yield LimitUsage(
         name="max_concurrent_creates",
         limit=pool.settings.max_concurrent_creates,
-        used=len(launching.types_in_flight(pool)),
+        used=pool.creates_in_flight,
     )
     rate = pool.settings.max_cloud_ops_per_second
     yield LimitUsage(name="max_cloud_ops_per_second", limit=rate, used=None)
-    limit = engine.concurrency.limit(now)
+    limit = view.limit_of_containers(now)
     if limit is not None:
-        used = len(engine.table.open_attempts)
+        used = view.number_of_open_attempts
         yield LimitUsage(name="max_containers", limit=limit, used=used)
-    supervisors = engine.concurrency.supervisors(limit)
+    supervisors = view.limit_of_supervisors(limit)
     if supervisors is not None and container.spec.supervisor:
-        used = engine.table.supervisors_placed
+        used = view.supervisors_placed
         yield LimitUsage(name="supervisor_fraction", limit=supervisors, used=used)
 
 
 def _of_spending(
-    engine: Engine, container: Container, verdicts: Sequence[TypeFeasibility]
+    view: EngineView, container: Container, verdicts: Sequence[TypeFeasibility]
 ) -> Iterator[LimitUsage]:
     """Return the limits of what the cluster, its project and its user may spend an hour."""
-    spend = engine.scheduling.spend
-    if spend is None:
+    total = view.spending()
+    if total is None:
         return
     prices = [verdict.price_usd_per_hour for verdict in verdicts if verdict.eligible]
     adds = float(min(prices)) if prices else None
-
-    def view(name: str, whose: str, limit: Decimal, used: Decimal) -> LimitUsage:
-        return LimitUsage(name=name, whose=whose, limit=float(limit), used=float(used), adds=adds)
-
-    if spend.limits.cluster is not None:
-        yield view(_SPEND, "", spend.limits.cluster, spend.total)
-    queue = engine.table.queue
-    budget = spend.budget(engine.table.spend, queue.classes(), engine.scheduling.fleet_sync.fleet)
-    for holder in (
-        SpendSubject("project", container.project),
-        SpendSubject("user", container.user),
-    ):
-        limit = spend.limits.of(holder)
-        if limit is not None:
-            name = f"{_SPEND}_per_{holder.kind}"
-            yield view(name, holder.name, limit, budget.spent(holder))
+    for each in (total, *view.spending_of(container)):
+        subject = each.subject
+        if each.limit_usd_per_hour is not None:
+            yield LimitUsage(
+                name=_SPEND if subject is None else f"{_SPEND}_per_{subject.kind}",
+                whose="" if subject is None else subject.name,
+                limit=float(each.limit_usd_per_hour),
+                used=float(each.used_usd_per_hour),
+                adds=adds,
+            )

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from longshore.dispatcher.domain.views import Problem
 from longshore.dispatcher.domain.vitals import Vitals
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.metrics import (
     cloud,
     containers,
@@ -39,12 +39,12 @@ class Metrics:
 
     def __init__(
         self,
-        engine: Engine,
+        view: EngineView,
         *,
         heard_at: Callable[[str], float],
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
     ) -> None:
-        self._engine = engine
+        self._view = view
         self._heard_at = heard_at
         self._leftovers = leftovers
         self.launches: Counter[LaunchResult] = Counter()
@@ -67,18 +67,18 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families (Prometheus' collector interface)."""
-        pool = self._engine.pool
-        yield from instances.by_category(self._engine)
+        view, pool = self._view, self._view.pool
+        yield from instances.by_category(view)
         yield from instances.probe_ages(pool, self._heard_at, self._now)
         yield from instances.lives(pool.statistics)
-        yield from instances.waste(self._engine.market.shares)
-        yield from leaks.families(self._engine, self._now, self._leftovers())
+        yield from instances.waste(view.preemptible_waste())
+        yield from leaks.families(view, self._now, self._leftovers())
         yield from cloud.families(pool.statistics)
-        yield from containers.families(self._engine, self._now)
-        yield from jobs.families(self._engine, self._now)
-        yield from workloads.families(self._engine.table, self._now)
+        yield from containers.families(view, self._now)
+        yield from jobs.families(view, self._now)
+        yield from workloads.families(view, self._now)
         yield jobs.launches(self.launches)
-        yield from scheduling.families(self._engine, self._now)
+        yield from scheduling.families(view, self._now)
         yield health.problem(self._problems)
         if self._vitals is not None:
             yield from store.families(self._vitals)

@@ -8,21 +8,21 @@ from decimal import Decimal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.metrics.histograms import histogram
 from longshore.dispatcher.state.instance_records import price_of
 from longshore.pool.charging import whole_of
-from longshore.pool.core import PoolCore
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from longshore.pool.statistics import Statistics
 from longshore.pool.tags import is_unrecognised
+from longshore.pool.view import PoolView
 
 _LABELS = ("category", "instance_type")
 
 
-def by_category(engine: Engine) -> Iterator[Metric]:
+def by_category(view: EngineView) -> Iterator[Metric]:
     """Yield how many instances there are, with price, cpus and memory, by category and type."""
-    records = engine.records
+    records = view.instances()
     count = GaugeMetricFamily(
         "longshore_instances", "Instances by category and type.", labels=_LABELS
     )
@@ -40,7 +40,7 @@ def by_category(engine: Engine) -> Iterator[Metric]:
         labels=_LABELS,
     )
     groups: dict[tuple[str, str], list[Worker]] = {}
-    for worker in engine.pool.workers.values():
+    for worker in view.pool.workers.values():
         groups.setdefault((category(worker), type_label(worker)), []).append(worker)
     for labels in sorted(groups):
         workers = groups[labels]
@@ -72,7 +72,7 @@ def type_label(worker: Worker) -> str:
 
 
 def probe_ages(
-    pool: PoolCore, heard_at: Callable[[str], float], now: float
+    pool: PoolView, heard_at: Callable[[str], float], now: float
 ) -> Iterator[GaugeMetricFamily]:
     """Yield how long the ready instances have not been heard of: the longest, and the median.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from longshore.dispatcher.domain.jobs import JobState
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.scheduler.system.crash_loop import CODES
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.dispatcher.state.scheduling_gates import Gate
@@ -16,51 +16,43 @@ from longshore.dispatcher.state.scheduling_gates import Gate
 _HELD = "held"
 
 
-def families(engine: Engine, now: float) -> Iterator[Metric]:
+def families(view: EngineView, now: float) -> Iterator[Metric]:
     """Yield the families; `now` in seconds since the epoch."""
     jobs = GaugeMetricFamily(
         "longshore_jobs",
         "Jobs that have not ended, by state; those that are held are counted as that only.",
         labels=("state",),
     )
-    states = engine.table.jobs.states()
+    states = view.job_states()
     for name in (JobState.PENDING.value, JobState.RUNNING.value, _HELD):
-        jobs.add_metric((name,), states[name])
+        jobs.add_metric((name,), states.get(name, 0))
     yield jobs
     ended = CounterMetricFamily(
         "longshore_jobs_ended", "Jobs that have ended, by state.", labels=("state",)
     )
+    numbers = view.jobs_ended()
     for state in (state for state in JobState if state.final):
-        ended.add_metric((state.value,), engine.table.jobs.ended[state])
+        ended.add_metric((state.value,), numbers.get(state, 0))
     yield ended
-    yield _in_trouble(engine, now)
+    yield _in_trouble(view, now)
     held_back = GaugeMetricFamily(
         "longshore_containers_held_back",
         "Containers that may not run yet, by why: each counts for all that holds it.",
         labels=("why",),
     )
-    for why, number in sorted(_held_back(engine).items()):
+    for why, number in sorted(_held_back(view).items()):
         held_back.add_metric((why,), number)
     yield held_back
 
 
-def _in_trouble(engine: Engine, now: float) -> Metric:
+def _in_trouble(view: EngineView, now: float) -> Metric:
     """Return how many jobs for each instance are not well, by what a list of jobs says of them."""
     family = GaugeMetricFamily(
         "longshore_jobs_in_trouble",
         "System and sysbatch jobs that go on and are not well, by why; none that is held.",
         labels=("code",),
     )
-    registry = engine.table.jobs
-    found: Counter[str] = Counter()
-    for job_id in registry.ids():
-        type_ = registry.type_of(job_id)
-        if type_ is None or not type_.is_per_instance or registry.is_held(job_id):
-            continue
-        job = registry.job(job_id)
-        trouble = engine.per_instance.trouble(job, now) if job is not None else None
-        if trouble is not None:
-            found[trouble.code] += 1
+    found = Counter(trouble.code for trouble in view.job_troubles(now))
     for code in CODES:
         family.add_metric((code,), found[code])
     return family
@@ -78,13 +70,10 @@ def launches(results: Mapping[LaunchResult, int]) -> Metric:
     return family
 
 
-def _held_back(engine: Engine) -> Counter[str]:
-    gates = engine.table.gates
-    found = Counter({"time": len(gates.timed()), "earlier_attempt": gates.by_processes})
-    blocks = Counter(gates.all_blocks())
-    for block in Gate:
-        if block is Gate.OWN_PLACER:
-            continue  # that alone holds nobody back
-        name = (block.name or "").lower()
-        found[name] = sum(number for each, number in blocks.items() if block in each)
+def _held_back(view: EngineView) -> Counter[str]:
+    stats = view.queue_stats()
+    found = Counter({"time": stats.held_for_time, "earlier_attempt": stats.held_by_processes})
+    for gate, number in stats.held_back.items():
+        if gate is not Gate.OWN_PLACER:  # that alone holds nobody back
+            found[(gate.name or "").lower()] = number
     return found

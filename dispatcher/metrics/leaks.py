@@ -11,17 +11,17 @@ from decimal import Decimal
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.instance_views import leak_report
 from longshore.pool.leaks import LeakKind, LeftoverReport
 
 
-def families(engine: Engine, now: float, leftovers: LeftoverReport) -> Iterator[Metric]:
+def families(view: EngineView, now: float, leftovers: LeftoverReport) -> Iterator[Metric]:
     """Yield the metric families of leaks at `now`, in seconds since the epoch.
 
     Every kind has its series, so that an alert has something to look at before the first leak.
     """
-    report = leak_report(engine, now, leftovers=leftovers)
+    report = leak_report(view, now, leftovers=leftovers)
     counts = Counter(leak.kind for leak in report.leaks)
     family = GaugeMetricFamily(
         "longshore_leaked_instances",

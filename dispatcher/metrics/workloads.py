@@ -9,24 +9,24 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.jobs import JobType, Role
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.state.attempt_end import latest
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.scheduling_gates import Gate
 
 _TYPES = tuple(each for each in JobType if each is not JobType.BATCH)
 
 
-def families(table: ContainerTable, now: float) -> Iterator[Metric]:
+def families(view: EngineView, now: float) -> Iterator[Metric]:
     """Yield the families; `now` in seconds since the epoch."""
     numbers: Counter[JobType] = Counter()
     longest: dict[JobType, float] = {}
     essential: dict[str, frozenset[str]] = {}
-    for container in table.containers.values():
-        type_ = table.jobs.type_of(container.job_id)
-        if type_ not in _TYPES or not _waits(table, container):
+    for container in view.containers.values():
+        type_ = view.job_type(container.job_id)
+        if type_ not in _TYPES or not _waits(view, container):
             continue
         if type_ is JobType.ELASTIC and container.task not in _essential(
-            table, container.job_id, essential
+            view, container.job_id, essential
         ):
             continue
         numbers[type_] += 1
@@ -48,21 +48,19 @@ def families(table: ContainerTable, now: float) -> Iterator[Metric]:
     yield from (waiting, waits)
 
 
-def _waits(table: ContainerTable, container: Container) -> bool:
+def _waits(view: EngineView, container: Container) -> bool:
     """Return whether a container has no place, and nobody holds it back on purpose."""
     return (
         container.state is ContainerState.QUEUED
         and container.priority > 0
-        and not table.gates.blocks(container.id) & ~Gate.OWN_PLACER
+        and not view.gates(container.id) & ~Gate.OWN_PLACER
     )
 
 
-def _essential(
-    table: ContainerTable, job_id: str, known: dict[str, frozenset[str]]
-) -> frozenset[str]:
+def _essential(view: EngineView, job_id: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
     """Return the essential components of a job, looked up once for all of its containers."""
     if job_id not in known:
-        job = table.jobs.job(job_id)
+        job = view.job(job_id)
         tasks = job.tasks if job is not None else ()
         known[job_id] = frozenset(task.name for task in tasks if task.role is Role.ESSENTIAL)
     return known[job_id]

@@ -128,7 +128,6 @@ class Server:
         stack.callback(logs.close)
         types = instance_types(config)
         instance_set, unowned = self._driver(stack)
-        engine = await self._engine(store, instance_set, {type_.name: type_ for type_ in types})
         performer: Performer | None = None
         periodic: PeriodicJobs | None = None
 
@@ -141,7 +140,7 @@ class Server:
             periodic.hear(what)
             publish_event(
                 what,
-                engine=engine,
+                view=view,
                 broker=broker,
                 watchers=watchers,
                 heard_at=performer.last_contact,
@@ -149,18 +148,19 @@ class Server:
             )
 
         runtime = Runtime(
-            engine=engine,
+            engine=await self._engine(store, instance_set, {t.name: t for t in types}),
             now=now,
             write=lambda changes: store.write(changes, wait=True),
             perform=perform,
             publish=publish,
             inbox_limit=config.limits.inbox_events,
         )
+        view = runtime.view
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
         performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
-        metrics = Metrics(engine, heard_at=performer.last_contact, leftovers=performer.leftovers)
+        metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
         services = make_services(
             runtime=runtime,
             store=store,
@@ -176,7 +176,7 @@ class Server:
             limits=config.limits,
         )
         periodic = PeriodicJobs(
-            jobs=engine.table.jobs,
+            jobs=view,
             runs=ServiceRuns(services.jobs),
             wall=time.time,
             now=now,
@@ -218,8 +218,8 @@ class Server:
             url=self.url,
             driver=self._config.driver.name,
             store=self._config.store,
-            containers=len(runtime.engine.table.containers),
-            instances=len(runtime.engine.records),
+            containers=len(runtime.view.containers),
+            instances=len(runtime.view.instances()),
         )
 
     def _logs(self, watchers: ContainerNotifier) -> LogStore:

@@ -16,6 +16,8 @@ from longshore.dispatcher.domain.jobs import Job, JobType
 from longshore.dispatcher.domain.messages import (
     AdminEvent,
     Change,
+    CompletionsUnwatched,
+    CompletionsWatched,
     Event,
     InsertContainers,
     InsertJob,
@@ -112,7 +114,7 @@ class AdmissionController:
         self._write_patience_s = write_patience_s
         self._commit_patience_s = commit_patience_s
         self._runtime = runtime
-        self._engine = runtime.engine
+        self._view = runtime.view
         self._store = store
         self._types = tuple(types)
         self._limits = limits
@@ -148,12 +150,11 @@ class AdmissionController:
 
         What would be too much for an empty queue raises `InvalidRequest`: no wait makes it fit.
         """
-        table, limits = self._engine.table, self._limits
+        view, limits = self._view, self._limits
         self.expect_fitting(containers=containers, size_bytes=size_bytes)
-        if len(table.containers) + containers > limits.queued_containers:
+        if len(view.containers) + containers > limits.queued_containers:
             raise Unavailable(f"the queue is full ({limits.queued_containers} containers)")
-        taken_bytes = table.memory.total_bytes + table.jobs.templates_bytes
-        if taken_bytes + size_bytes > limits.queued_bytes:
+        if view.memory_bytes + size_bytes > limits.queued_bytes:
             raise Unavailable(f"the queue is full ({limits.queued_bytes} bytes)")
 
     def expect_fitting(self, *, containers: int, size_bytes: int) -> None:
@@ -168,7 +169,7 @@ class AdmissionController:
 
     def expect_room_for_lasting_job(self) -> None:
         """Raise `Unavailable` when too many jobs are there that do not end by themselves."""
-        if self._engine.table.jobs.lasting() >= LASTING_JOBS_MOST:
+        if self._view.lasting_jobs >= LASTING_JOBS_MOST:
             raise Unavailable(
                 f"there are {LASTING_JOBS_MOST} system, sysbatch, periodic and parameterized jobs"
                 " already: cancel some that nobody needs any more"
@@ -194,13 +195,13 @@ class AdmissionController:
             self._arriving_of_kind[kind] -= number
 
     def _expect_room_in_passes(self, kind: JobType, number: int) -> None:
-        registry, arriving = self._engine.table.jobs, self._arriving_of_kind[kind]
-        if kind is JobType.SYSTEM and registry.per_instance() + arriving >= PER_INSTANCE_JOBS_MOST:
+        view, arriving = self._view, self._arriving_of_kind[kind]
+        if kind is JobType.SYSTEM and view.per_instance_jobs + arriving >= PER_INSTANCE_JOBS_MOST:
             raise Unavailable(
                 f"there are {PER_INSTANCE_JOBS_MOST} system and sysbatch jobs already: cancel some"
                 " that nobody needs any more, or let one do the work of several"
             )
-        there = registry.elastic_containers() + arriving
+        there = view.elastic_containers + arriving
         if kind is JobType.ELASTIC and number > ELASTIC_CONTAINERS_MOST:
             why = f"has {number} containers, and elastic jobs may have {ELASTIC_CONTAINERS_MOST}"
             raise InvalidRequest([("tasks", f"{why} in all: submit fewer, or a batch job")])
@@ -241,12 +242,11 @@ class AdmissionController:
 
         What is being committed counts too, or many requests at once would each find room.
         """
-        queue = self._engine.table.queue
         # The elements of an array share what makes their kind.
         one_each = {(id(c.spec), c.user, c.project): c for c in containers}.values()
-        keys = Counter({queue.key_of(each): 1 for each in one_each})
+        keys = Counter({self._view.key_of(each): 1 for each in one_each})
         most = self._limits.queued_classes
-        if keys and queue.classes_with(keys.keys() | self._arriving.keys()) > most:
+        if keys and self._view.kinds_with(keys.keys() | self._arriving.keys()) > most:
             raise Unavailable(
                 f"the queue is full ({most} kinds of requests);"
                 " ask for the same resources and constraints as others do, or try again"
@@ -259,37 +259,55 @@ class AdmissionController:
 
     def held_back(self, container_ids: Iterable[str]) -> list[Container]:
         """Return those that neither run nor wait for room, and would wait in the queue for it."""
-        table = self._engine.table
-        known = (table.containers[each] for each in container_ids if each in table.containers)
-        found = [each for each in known if each.id not in table.queue and not each.has_open_attempt]
-        types = {each.job_id: table.jobs.type_of(each.job_id) for each in found}
+        view = self._view
+        known = (view.containers[each] for each in container_ids if each in view.containers)
+        found = [e for e in known if not view.place_in_queue(e.id) and not e.has_open_attempt]
+        types = {each.job_id: view.job_type(each.job_id) for each in found}
         placed = {job_id for job_id, type_ in types.items() if type_ and type_.has_own_placer}
         return [each for each in found if each.job_id not in placed]
 
     # ---- what others are to wait for ------------------------------------------------------------
 
+    async def _watch(
+        self, containers: Iterable[Container], wanted: Sequence[DependencyRef]
+    ) -> Callable[[], None]:
+        """Let the engine remember from now on which of what containers wait for ends.
+
+        Returns what lets it forget, for who does not submit them. What it has decided by then is
+        committed. Raises `Unavailable` when that takes too long: it remembers nothing then.
+        """
+        if not wanted:
+            return lambda: None
+        self._expect_store()
+        roots = tuple(roots_of(containers))
+
+        def forget() -> None:
+            self._runtime.post_committed(CompletionsUnwatched(roots=roots))
+
+        try:
+            async with asyncio.timeout(self._write_patience_s):
+                await self._runtime.ask(CompletionsWatched(roots=roots))
+        except (InboxFull, Unconfirmed) as error:
+            raise Unavailable(str(error)) from error
+        except TimeoutError as error:
+            forget()
+            raise Unavailable("the store takes too long; nothing was taken in") from error
+        except asyncio.CancelledError:
+            forget()
+            raise
+        return forget
+
     async def _look_up(self, wanted: Sequence[DependencyRef]) -> Mapping[str, bool]:
         """Return, of what new containers wait for, what has ended; by node, and how.
 
         Raises `InvalidRequest` for what there is not in the project, or is no array of the same
-        size. What is waited for is pinned before, so that nothing is missed after.
+        size. What is waited for is watched before, so that nothing is missed after.
         """
         if not wanted:
             return {}
-        self._expect_store()
         try:
-            # What the engine has decided by now is committed before it is looked up.
-            before = self._store.write(())
-        except (StoreBusy, StoreClosed) as error:
-            raise Unavailable(str(error)) from error
-        try:
-            async with asyncio.timeout(self._write_patience_s):
-                await asyncio.wrap_future(before)
             of = [each.dependency for each in wanted]
             found = await asyncio.to_thread(self._store.awaited, of)
-        except TimeoutError as error:
-            self._store.withdraw(before)
-            raise Unavailable("the store takes too long; nothing was taken in") from error
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
         problems = []
@@ -313,12 +331,11 @@ class AdmissionController:
 
         Until they have gone again nothing is missed that ends meanwhile. Raises as `admit` does.
         """
-        workflow, roots = self._engine.workflow, roots_of(containers)
-        workflow.pin(roots)
+        forget = await self._watch(containers, wanted)
         try:
             yield await self._look_up(wanted)
         finally:
-            workflow.unpin(roots)
+            forget()
 
     # ---- committing -----------------------------------------------------------------------------
 
@@ -337,18 +354,17 @@ class AdmissionController:
         Raises `InvalidRequest` for what cannot be waited for, else as `write` does. Nothing that
         ends meanwhile is missed.
         """
-        workflow, roots = self._engine.workflow, roots_of(containers)
         with self.kinds_arrive(containers if queued else ()):
-            workflow.pin(roots)
+            forget = await self._watch(containers, wanted)
             try:
                 ended = await self._look_up(wanted)
             except BaseException:
-                workflow.unpin(roots)
+                forget()
                 raise
             await self.write(
                 change,
                 event(ended),
-                on_refused=lambda: workflow.unpin(roots),
+                on_refused=forget,
                 more_s=_PATIENCE_EACH_S * len(containers),
             )
 
@@ -427,7 +443,7 @@ class AdmissionController:
         or when that is not committed in time: it may be all the same.
         """
         self._expect_store()
-        if self._engine.pool.held_up:
+        if self._view.pool.held_up:
             raise Unavailable(
                 "the store takes too long; this was not taken in, and what was asked for before "
                 "is done once that is written"

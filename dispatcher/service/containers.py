@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.messages import (
     Submitted,
 )
 from longshore.dispatcher.domain.queries import ContainerFilter, Page
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
 from longshore.dispatcher.service.contracts import Conflict, NewContainer, NotFound, Unavailable
@@ -36,14 +36,14 @@ class ContainerService:
     def __init__(
         self,
         *,
-        engine: Engine,
+        view: EngineView,
         admission: AdmissionController,
         store: Store,
         now: Callable[[], float],
         new_id: Callable[[], str],
         unreached: Callable[[str], str],
     ) -> None:
-        self._engine = engine
+        self._view = view
         self._admission = admission
         self._store = store
         self._now = now
@@ -146,7 +146,7 @@ class ContainerService:
 
     def wait_status(self, container: Container) -> WaitStatus:
         """Return why a container waits, with its position, or what nobody knows of it."""
-        found = wait_status(self._engine, container)
+        found = wait_status(self._view, container)
         if found.doubt or not container.has_open_attempt:
             return found
         unheard = self._unreached(container.attempts[-1].instance_id)
@@ -155,7 +155,7 @@ class ContainerService:
 
     async def explain(self, container_id: str) -> Explanation:
         """Return why a container, as it is committed, is where it is; raises `NotFound`."""
-        return explain(self._engine, await self.container(container_id), self._now())
+        return explain(self._view, await self.container(container_id), self._now())
 
     async def cancel(self, container_id: str) -> Container:
         """Commit a cancellation, then tell the engine.

@@ -16,7 +16,7 @@ a copy or a pass takes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
@@ -32,8 +32,6 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import (
     Change,
-    Command,
-    Commit,
     JobRevised,
     JobSubmitted,
     SaveAttempt,
@@ -41,8 +39,8 @@ from longshore.dispatcher.domain.messages import (
     Submitted,
     Woken,
 )
-from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.engine.fork import AFTER_ALL, trial_of
+from longshore.dispatcher.engine.fork import AFTER_ALL, EngineFork
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.scheduler.elastic.wait_reasons import BOOTING
 from longshore.dispatcher.scheduler.placement import wait_reasons
 from longshore.dispatcher.scheduler.system import model as steps
@@ -67,7 +65,7 @@ Planning = Generator[None, None, JobPlan]
 
 
 def plan_job(
-    engine: Engine,
+    fork: Callable[[], EngineFork],
     job: Job,
     now: float,
     *,
@@ -75,7 +73,7 @@ def plan_job(
     revises: bool = False,
 ) -> JobPlan:
     """Return what a job would come to at this moment, as `planning` does, in one go."""
-    parts = planning(engine, job, now, ended=ended, revises=revises)
+    parts = planning(fork, job, now, ended=ended, revises=revises)
     while True:
         try:
             next(parts)
@@ -84,7 +82,7 @@ def plan_job(
 
 
 def planning(
-    engine: Engine,
+    fork: Callable[[], EngineFork],
     job: Job,
     now: float,
     *,
@@ -98,23 +96,24 @@ def planning(
     that it waits for, and that have ended, whether they succeeded.
     """
     run = job if revises or not job.is_template else _run_of(job, now)
-    trial = trial_of(engine)
+    trial = fork()
+    view = trial.view
     yield
     others = None
-    if len(trial.table.queue) or trial.table.jobs.elastic_containers():
-        others = trial_of(trial)
+    if view.queue_length or view.elastic_containers:
+        others = trial.fork()
         yield
-    known = frozenset(trial.pool.launches)
+    known = frozenset(view.pool.launches)
     done = _Done(trial=trial, job=run)
     yield from done.carry_out(ended or {}, now, revises=revises)
-    created = Counter(_created(trial, known))
+    created = Counter(_created(view, known))
     if others is not None:
-        _pass(others, now)
-        created.subtract(_created(others, known))
+        others.plan(now)
+        created.subtract(_created(others.view, known))
     yield
     parts = _per_instance(done) if run.type.is_per_instance else _placed(done)
     found = yield from parts
-    found = _with_creates(found, created, trial)
+    found = _with_creates(found, created, view)
     return found if run is job else replace(found, of_run=True)
 
 
@@ -122,23 +121,14 @@ def _run_of(job: Job, now: float) -> Job:
     return run_of(job, job_id=JOB_ID, sequence=AFTER_ALL, now=now, env={})
 
 
-def _created(trial: Engine, known: frozenset[str]) -> Iterator[str]:
+def _created(view: EngineView, known: frozenset[str]) -> Iterator[str]:
     """Yield the type of each instance that a trial creates."""
-    launches = trial.pool.launches
+    launches = view.pool.launches
     return (launches[token].launch.type_name for token in launches if token not in known)
 
 
-def _pass(trial: Engine, now: float) -> None:
-    """Make the pass that would be made though nothing is submitted."""
-    passes = trial.scheduling.passes
-    trial.handle(Woken(), now)
-    due = trial.scheduling.next_pass(wanted=True)
-    if trial.scheduling.passes == passes and due is not None and due <= now:
-        trial.scheduling.run(now)
-
-
-def _with_creates(found: JobPlan, created: Counter[str], trial: Engine) -> JobPlan:
-    prices = {name: trial.pool.types[name].price_usd_per_hour for name in created}
+def _with_creates(found: JobPlan, created: Counter[str], view: EngineView) -> JobPlan:
+    prices = {name: view.pool.types[name].price_usd_per_hour for name in created}
     change = sum((prices[name] * number for name, number in created.items()), Decimal(0))
     return replace(
         found,
@@ -158,28 +148,27 @@ class _Done:
     `decided` is what each pass decided for per-instance jobs.
     """
 
-    def __init__(self, *, trial: Engine, job: Job) -> None:
+    def __init__(self, *, trial: EngineFork, job: Job) -> None:
         self.trial = trial
+        self.view = trial.view
         self.job = job
         self.containers: list[Container] = []
         self.changes: list[Change] = []
-        self.decided: list[steps.SystemPlan] = []
-        trial.per_instance.tell = self.decided.append
+        self.decided = trial.follow_system_plans()
 
     def carry_out(
         self, ended: Mapping[str, bool], now: float, *, revises: bool
     ) -> Generator[None, None, None]:
         """Tell the trial of the job, and let it do all that it would at this moment."""
         if revises:
-            self._note(self.trial.handle(JobRevised(job=self.job), now))
+            self.changes += self.trial.handle(JobRevised(job=self.job), now)
         else:
             yield from self._submit(ended, now)
         yield
         for _ in range(_PASSES_MOST):
-            due = self.trial.next_wakeup(now)
-            if due is None or due > now:
+            if not self.trial.is_due(now):
                 break
-            self._note(self.trial.handle(Woken(), now))
+            self.changes += self.trial.handle(Woken(), now)
             yield
 
     def _submit(self, ended: Mapping[str, bool], now: float) -> Generator[None, None, None]:
@@ -187,17 +176,12 @@ class _Done:
         made = _containers(self.job)
         some = tuple(islice(made, _AT_ONCE))
         event = JobSubmitted(job=self.job, containers=some, ended=ended)
-        self._note(self.trial.handle(event, now))
+        self.changes += self.trial.handle(event, now)
         self.containers += some
         while some := tuple(islice(made, _AT_ONCE)):
             yield
-            self._note(self.trial.handle(Submitted(containers=some, ended=ended), now))
+            self.changes += self.trial.handle(Submitted(containers=some, ended=ended), now)
             self.containers += some
-
-    def _note(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Commit):
-                self.changes += command.changes
 
     def evicted(self) -> dict[str, list[str]]:
         """Return who makes way for the job, or for a container of it, by their instance."""
@@ -304,7 +288,7 @@ def _placed(done: _Done) -> Planning:
         if container.id in over:
             tally.wait(container, over[container.id], is_later=False)
         else:
-            _note_fate(tally, done.trial, done.trial.table.containers[container.id])
+            _note_fate(tally, done.view, done.view.containers[container.id])
     evicted = done.evicted()
     found = tally.steps() + [
         PlannedStep(instance_id=id_, action="preempt", detail=_make_way(ids))
@@ -326,14 +310,14 @@ def _placed(done: _Done) -> Planning:
     )
 
 
-def _note_fate(tally: _Tally, trial: Engine, container: Container) -> None:
+def _note_fate(tally: _Tally, view: EngineView, container: Container) -> None:
     """Note whether a container has a place on a trial, and where, or why not."""
     if container.has_open_attempt:
         tally.place(container, "starts", container.attempts[-1].instance_id, "started at once")
         return
-    slot_id = _slot_of(trial, container)
-    worker = trial.pool.workers.get(slot_id)
-    launch = trial.pool.launches.get(slot_id)
+    slot_id = _slot_of(view, container)
+    worker = view.pool.workers.get(slot_id)
+    launch = view.pool.launches.get(slot_id)
     if worker is not None:
         detail = f"room on a {worker.type.name}, not started yet"
         tally.place(container, "has room", slot_id, detail)
@@ -341,28 +325,29 @@ def _note_fate(tally: _Tally, trial: Engine, container: Container) -> None:
         detail = f"room on a {launch.launch.type_name} that is created"
         tally.place(container, f"created {slot_id}", "", detail)
     else:
-        reason = trial.why_waiting(container.id)
-        tally.wait(container, reason, is_later=_is_later(trial, container, reason))
+        reason = view.wait_reason(container.id)
+        tally.wait(container, reason, is_later=_is_later(view, container, reason))
 
 
-def _is_later(trial: Engine, container: Container, reason: WaitReason | None) -> bool:
+def _is_later(view: EngineView, container: Container, reason: WaitReason | None) -> bool:
     """Return whether a container that has no place does not lack room, but waits for its time."""
-    if _is_elastic(trial, container):
+    if _is_elastic(view, container):
         return reason is not None and reason.code == BOOTING
-    return container.id in trial.table.gates
+    return view.is_gated(container.id)
 
 
-def _is_elastic(trial: Engine, container: Container) -> bool:
-    return trial.workloads.of(container) is not None
+def _is_elastic(view: EngineView, container: Container) -> bool:
+    type_ = view.job_type(container.job_id)
+    return type_ is not None and type_.has_own_placer
 
 
-def _slot_of(trial: Engine, container: Container) -> str:
+def _slot_of(view: EngineView, container: Container) -> str:
     """Return where room is kept for a container that is not started, "" for nowhere."""
-    if _is_elastic(trial, container):
-        return trial.workloads.place_of(container)
+    if _is_elastic(view, container):
+        return view.place_of(container)
     if container.state is not ContainerState.LOCKED:
         return ""
-    slot = trial.scheduling.claimed_slot(container.id)
+    slot = view.claimed_slot(container.id)
     return "" if slot is None else slot.id
 
 
@@ -371,7 +356,7 @@ def _slot_of(trial: Engine, container: Container) -> str:
 
 def _per_instance(done: _Done) -> Planning:
     """Return what was planned for a job that runs on each instance."""
-    trial, job_id = done.trial, done.job.id
+    view, job_id = done.view, done.job.id
     if not done.decided:
         return _without_pass(done)
     # The first looks at all instances, for a job that is new to it.
@@ -381,17 +366,17 @@ def _per_instance(done: _Done) -> Planning:
         steps=tuple(step for step in decided.steps if step.job_id == job_id),
         reports=tuple(report for report in decided.reports if report.job_id == job_id),
     )
-    job = trial.table.jobs.job(job_id)
+    job = view.job(job_id)
     if job is not None and is_held(job):
         own = _as_held(own, job)
     yield
-    money = price_change(own, lambda attempt_id: _cheapest(trial, attempt_id))
+    money = price_change(own, lambda attempt_id: _cheapest(view, attempt_id))
     return JobPlan(
         counts=counts(own).get(job_id, Counts()),
         creates=(),
         least_usd_per_hour=money.least_usd_per_hour,
         most_usd_per_hour=money.most_usd_per_hour,
-        waiting=_each_once(_reasons(trial, own, job_id)),
+        waiting=_each_once(_reasons(view, own, job_id)),
         steps=tuple(_told(step) for step in own.steps[:_STEPS_MOST]),
         steps_left_out=max(0, len(own.steps) - _STEPS_MOST),
     )
@@ -399,7 +384,7 @@ def _per_instance(done: _Done) -> Planning:
 
 def _without_pass(done: _Done) -> JobPlan:
     """Return the plan of a job at which no pass has looked."""
-    pool = done.trial.pool
+    pool = done.view.pool
     why = (
         wait_reasons.PASS_FAILED
         if pool.listed_once
@@ -416,10 +401,10 @@ def _without_pass(done: _Done) -> JobPlan:
     )
 
 
-def _reasons(trial: Engine, own: steps.SystemPlan, job_id: str) -> Iterator[WaitReason]:
+def _reasons(view: EngineView, own: steps.SystemPlan, job_id: str) -> Iterator[WaitReason]:
     """Yield why containers of a per-instance job wait, or are not what they are to be."""
-    for container_id in trial.table.jobs.containers_of(job_id):
-        why = trial.why_waiting(container_id)
+    for container_id in view.containers_of(job_id):
+        why = view.wait_reason(container_id)
         if why is not None:
             yield why
     for step in own.steps:
@@ -451,12 +436,12 @@ def _unless_held(step: steps.Step, why: WaitReason) -> steps.Step:
     )
 
 
-def _cheapest(engine: Engine, attempt_id: str) -> Decimal | None:
+def _cheapest(view: EngineView, attempt_id: str) -> Decimal | None:
     """Return what the cheapest instance costs for an attempt of batch work, None for others."""
-    found = engine.table.of_attempt(attempt_id)
+    found = view.of_attempt(attempt_id)
     if found is None or found[0].pinned_to:
         return None
-    types = engine.eligible_types(found[0])
+    types = view.eligible_types(found[0])
     return types[0].price_usd_per_hour if types else None
 
 

@@ -23,7 +23,7 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.domain.views import InstanceView, ServerEvent
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.explain.instance_views import (
     gone_view,
@@ -162,7 +162,7 @@ def log_restored(recovered: Recovered, took_s: float) -> None:
 def publish_event(
     what: Publication,
     *,
-    engine: Engine,
+    view: EngineView,
     broker: Broker,
     watchers: ContainerNotifier,
     heard_at: Callable[[str], float],
@@ -178,11 +178,11 @@ def publish_event(
     if isinstance(what, PublishStray):
         _log_stray(what)
         return
-    _log_story(what, engine)
+    _log_story(what, view)
     if isinstance(what, PublishContainer):
         container = what.container
         # Without its position, which the next event of another one changes.
-        data = rendering.container(container, WaitStatus(reason=engine.why_waiting(container.id)))
+        data = rendering.container(container, WaitStatus(reason=view.wait_reason(container.id)))
         broker.publish("container", container.id, data)
         watchers.notify(container.id)
         return
@@ -190,14 +190,12 @@ def publish_event(
         broker.publish("job", what.job.id, rendering.job(what.job))
         watchers.notify(what.job.id)
         return
-    worker = engine.pool.workers.get(what.worker_id)
+    worker = view.pool.workers.get(what.worker_id)
     if what.gone is not None:
         broker.publish("instance", what.worker_id, rendering.instance(gone_view(what.gone)))
     elif worker is not None:
-        view = replace(
-            instance_view(engine, worker, heard_at=heard_at(worker.id)), state=what.state
-        )
-        broker.publish("instance", what.worker_id, rendering.instance(view))
+        shown = replace(instance_view(view, worker, heard_at=heard_at(worker.id)), state=what.state)
+        broker.publish("instance", what.worker_id, rendering.instance(shown))
 
 
 def _log_stray(what: PublishStray) -> None:
@@ -213,11 +211,11 @@ def _log_stray(what: PublishStray) -> None:
     )
 
 
-def _log_story(what: PublishContainer | PublishJob | PublishInstance, engine: Engine) -> None:
+def _log_story(what: PublishContainer | PublishJob | PublishInstance, view: EngineView) -> None:
     """Write one line for each change, so that the log tells the story of every id in it."""
     if isinstance(what, PublishInstance):
-        worker = engine.pool.workers.get(what.worker_id)
-        record = what.gone or engine.records.get(what.worker_id)
+        worker = view.pool.workers.get(what.worker_id)
+        record = what.gone or view.instances().get(what.worker_id)
         write = log.warning if what.warns else log.info
         write(
             f"instance {what.state}",

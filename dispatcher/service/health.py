@@ -38,7 +38,7 @@ class HealthService:
 
     def health(self) -> Health:
         """Return whether requests can be served, and what is wrong."""
-        pool = self._runtime.engine.pool
+        pool = self._runtime.view.pool
         failed = failed_last(pool, self._now())
         advice = (*advice_of(pool), *smaller_machines(pool), *failed)
         return Health(problems=self.problems(), advice=advice)
@@ -67,7 +67,7 @@ class HealthService:
             *self._lasting(ProblemKind.LOGS, self._logs.problem, now),
             *self._lasting(ProblemKind.DISK, self._shortage(), now),
         ]
-        return (*of_server, *cloud_problems(self._runtime.engine.pool, now))
+        return (*of_server, *cloud_problems(self._runtime.view.pool, now))
 
     def _lasting(self, kind: ProblemKind, message: str, now: float) -> Iterator[Problem]:
         if message:

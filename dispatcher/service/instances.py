@@ -17,7 +17,7 @@ from longshore.dispatcher.domain.views import (
     StrayPage,
     StrayView,
 )
-from longshore.dispatcher.engine.engine import Engine
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.health import unlisted
 from longshore.dispatcher.explain.instance_views import (
     gone_report,
@@ -46,14 +46,14 @@ class InstanceService:
     def __init__(
         self,
         *,
-        engine: Engine,
+        view: EngineView,
         admission: AdmissionController,
         store: Store,
         now: Callable[[], float],
         heard_at: Callable[[str], float],
         leftovers: Callable[[], LeftoverReport],
     ) -> None:
-        self._engine = engine
+        self._view = view
         self._admission = admission
         self._store = store
         self._now = now
@@ -66,7 +66,7 @@ class InstanceService:
         Raises `InvalidRequest` for a cursor that is not ours.
         """
         return instance_report(
-            self._engine, self._now(), heard_at=self._heard_at, cursor=cursor, limit=limit
+            self._view, self._now(), heard_at=self._heard_at, cursor=cursor, limit=limit
         )
 
     async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
@@ -78,7 +78,7 @@ class InstanceService:
             page = await asyncio.to_thread(self._store.gone_instances, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
-        return gone_report(self._engine, self._now(), page)
+        return gone_report(self._view, self._now(), page)
 
     async def instance(self, instance_id: str) -> InstanceView:
         """Return one instance, from the store if it is gone.
@@ -86,16 +86,16 @@ class InstanceService:
         Raises `NotFound`; `Unavailable` before the first listing of the cloud, when nobody knows
         whether there is one, and while nobody knows whether it is gone.
         """
-        workers = self._engine.pool.workers
+        workers = self._view.pool.workers
         if instance_id in workers:
-            return self._view(workers[instance_id])
+            return self._shown(workers[instance_id])
         try:
             record = await asyncio.to_thread(self._store.instance, instance_id)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
         if record is not None and record.gone_at is not None and instance_id not in workers:
             return gone_view(record)
-        return self._view(self._worker(instance_id, is_kept=record is not None))
+        return self._shown(self._worker(instance_id, is_kept=record is not None))
 
     def leaks(self, *, cursor: str, limit: int) -> LeakReport:
         """Return one page of what is billed and not wanted at this moment.
@@ -103,7 +103,7 @@ class InstanceService:
         Raises `InvalidRequest` for a cursor that is not ours.
         """
         return leak_report(
-            self._engine,
+            self._view,
             self._now(),
             store_problem=self._store.problem,
             leftovers=self._leftovers(),
@@ -116,7 +116,7 @@ class InstanceService:
 
         Raises `InvalidRequest` for a cursor that is not ours.
         """
-        return stray_page(stray_views(self._engine), cursor=cursor, limit=limit)
+        return stray_page(stray_views(self._view), cursor=cursor, limit=limit)
 
     async def decide_strays(
         self, instance_id: str, attempts: Sequence[str], *, adopt: bool
@@ -127,7 +127,7 @@ class InstanceService:
         `Unavailable` as `set_idle_behavior` does.
         """
         self._worker(instance_id)
-        there = [each.attempt for each in stray_views(self._engine) if each.instance == instance_id]
+        there = [each.attempt for each in stray_views(self._view) if each.instance == instance_id]
         missing = [each for each in attempts if each not in there]
         if missing:
             raise NotFound(f"no stray {missing[0]} is kept on {instance_id}")
@@ -137,7 +137,7 @@ class InstanceService:
         await self._admission.steer(
             StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
         )
-        kept = [each for each in stray_views(self._engine) if each.instance == instance_id]
+        kept = [each for each in stray_views(self._view) if each.instance == instance_id]
         return [each for each in kept if each.attempt in named]
 
     async def set_idle_behavior(
@@ -170,7 +170,7 @@ class InstanceService:
         may_end = behavior is not IdleBehavior.HOLD and worker.behavior is behavior
         if _is_ending(worker) and not may_end:
             raise _ends(worker, behavior)
-        return self._view(worker)
+        return self._shown(worker)
 
     async def kill(self, instance_id: str, reason: str) -> InstanceView:
         """Destroy an instance now, whatever runs on it; return it as it was.
@@ -179,18 +179,18 @@ class InstanceService:
         `set_idle_behavior` does.
         """
         worker = self._worker(instance_id)
-        view = self._view(worker)
+        view = self._shown(worker)
         await self._admission.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
         if worker.killed is None:
             # An event before it took the instance away: nothing was noted that would outlast that.
             self._worker(instance_id)
         return view
 
-    def _view(self, worker: Worker) -> InstanceView:
-        return instance_view(self._engine, worker, heard_at=self._heard_at(worker.id))
+    def _shown(self, worker: Worker) -> InstanceView:
+        return instance_view(self._view, worker, heard_at=self._heard_at(worker.id))
 
     def _worker(self, instance_id: str, *, is_kept: bool = False) -> Worker:
-        pool = self._engine.pool
+        pool = self._view.pool
         worker = pool.workers.get(instance_id)
         if worker is not None:
             return worker

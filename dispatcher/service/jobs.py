@@ -73,7 +73,7 @@ class JobService:
         new_id: Callable[[], str],
     ) -> None:
         self._runtime = runtime
-        self._engine = runtime.engine
+        self._view = runtime.view
         self._admission = admission
         self._store = store
         self._now = now
@@ -169,7 +169,7 @@ class JobService:
         if job_id:
             revised = self._revised(await self.job(job_id), new)
             return await self._plan_turns.plan(
-                lambda: planning(self._engine, revised, self._now(), ended={}, revises=True)
+                lambda: planning(self._runtime.fork, revised, self._now(), ended={}, revises=True)
             )
         self._refuse_impossible(new.tasks)
         # Neither an id nor a number is used up: nothing remains of a plan.
@@ -189,7 +189,7 @@ class JobService:
             pass
         async with self._admission.ended_before(one_each, _wanted(job)) as ended:
             return await self._plan_turns.plan(
-                lambda: planning(self._engine, job, self._now(), ended=ended, revises=False)
+                lambda: planning(self._runtime.fork, job, self._now(), ended=ended, revises=False)
             )
 
     def _expect_room(self, job: Job) -> None:
@@ -316,11 +316,11 @@ class JobService:
 
     def why_nowhere(self, job: Job) -> WaitReason | None:
         """Return why no instance takes anything of a per-instance job, None for all else."""
-        return self._engine.per_instance.why_nowhere(job, self._now())
+        return self._view.why_nowhere(job, self._now())
 
     def trouble(self, job: Job) -> Reason | None:
         """Return what is wrong with a per-instance job that goes on, None for all else."""
-        return self._engine.per_instance.trouble(job, self._now())
+        return self._view.job_trouble(job, self._now())
 
     def _has_ended_since(self, job: Job) -> bool:
         """Return whether the store knows more of a job than what was read of it.
@@ -335,7 +335,7 @@ class JobService:
         return job if live is None else replace(job, tallies=live.tallies)
 
     def _live(self, job_id: str) -> Job | None:
-        return self._engine.table.jobs.job(job_id) or self._runtime.ending(job_id)
+        return self._view.job(job_id) or self._runtime.ending(job_id)
 
     # ---- steering ----------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class JobService:
         return await self.job(job_id)
 
     def _held_back(self, job_id: str) -> list[Container]:
-        return self._admission.held_back(self._engine.table.jobs.containers_of(job_id))
+        return self._admission.held_back(self._view.containers_of(job_id))
 
 
 def _bytes_of(job: Job) -> int:

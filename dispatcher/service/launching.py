@@ -22,8 +22,8 @@ from longshore.dispatcher.state.agenda import (
     DueLaunch,
     LaunchDecision,
     LaunchResult,
+    LiveJobs,
 )
-from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.drivers.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
@@ -75,7 +75,7 @@ class PeriodicJobs:
     def __init__(
         self,
         *,
-        jobs: JobRegistry,
+        jobs: LiveJobs,
         runs: RunMaker,
         wall: Callable[[], float],
         now: Callable[[], float],
@@ -100,7 +100,7 @@ class PeriodicJobs:
 
     async def begin(self) -> None:
         """Take in the periodic jobs that the store had at the start."""
-        for job_id in self._jobs.ids():
+        for job_id in self._jobs.job_ids():
             self._see(job_id)
             # There may be thousands: the engine has its turn in between.
             await asyncio.sleep(0)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import ContainerNotifier
-from longshore.dispatcher.state.containers import ContainerTable
 
 
 class LogService:
@@ -22,13 +22,13 @@ class LogService:
         self,
         *,
         containers: ContainerService,
-        table: ContainerTable,
+        view: EngineView,
         logs: LogStore,
         watchers: ContainerNotifier,
         unreached: Callable[[str], str],
     ) -> None:
         self._containers = containers
-        self._table = table
+        self._view = view
         self._logs = logs
         self._watchers = watchers
         self._unreached = unreached
@@ -52,7 +52,7 @@ class LogService:
         size = attempt.stdout_bytes if stream == "stdout" else attempt.stderr_bytes
         # What is not expected any more never comes, however much was promised: the instance is
         # gone, or the log was cut at its limit.
-        expected = attempt.id in self._table.unreleased
+        expected = self._view.awaits_log(attempt.id)
         return data, offset + len(data) >= size or not expected
 
     def problem(self, container: Container) -> str:
@@ -63,7 +63,7 @@ class LogService:
         if not container.attempts:
             return ""
         attempt = container.attempts[-1]
-        expected = container.has_open_attempt or attempt.id in self._table.unreleased
+        expected = container.has_open_attempt or self._view.awaits_log(attempt.id)
         if not expected:
             return ""
         unheard = self._unreached(attempt.instance_id)

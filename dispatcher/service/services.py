@@ -56,15 +56,15 @@ def make_services(
     `new_id` gives the random part of ids, `heard_at` when a worker's session was last heard,
     `leftovers` what stays of instances that are gone; `limits` bound what may wait.
     """
-    engine = runtime.engine
+    view = runtime.view
     admission = AdmissionController(runtime=runtime, store=store, types=types, limits=limits)
     health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
 
     def unreached_now(instance_id: str) -> str:
-        return unreached(engine.pool, instance_id, now(), heard_at(instance_id))
+        return unreached(view.pool, instance_id, now(), heard_at(instance_id))
 
     containers = ContainerService(
-        engine=engine,
+        view=view,
         admission=admission,
         store=store,
         now=now,
@@ -75,7 +75,7 @@ def make_services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
         instances=InstanceService(
-            engine=engine,
+            view=view,
             admission=admission,
             store=store,
             now=now,
@@ -84,7 +84,7 @@ def make_services(
         ),
         logs=LogService(
             containers=containers,
-            table=engine.table,
+            view=view,
             logs=logs,
             watchers=watchers,
             unreached=unreached_now,

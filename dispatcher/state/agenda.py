@@ -5,14 +5,15 @@ Like `schedules` it is no part of the pure core, and reads no clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
+from typing import Protocol
 
 from longshore.dispatcher.domain.jobs import Job, Overlap, Schedule
 from longshore.dispatcher.domain.schedules import latest_missed, next_after
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.scheduling_gates import Deadlines
 from longshore.pool.delays import doubled_s
 
@@ -24,6 +25,22 @@ RUNS_MOST = 1000
 
 _RETRY_FIRST_S = 1.0
 _RETRY_MOST_S = 60.0
+
+
+class LiveJobs(Protocol):
+    """The jobs that have not ended, to be read."""
+
+    def job(self, job_id: str) -> Job | None:
+        """Return a job as it is now, None for one that has ended or never was."""
+        ...
+
+    def job_ids(self) -> Sequence[str]:
+        """Return the ids of all."""
+        ...
+
+    def runs_of(self, parent: str) -> Sequence[str]:
+        """Return the ids of the runs of a periodic job that have not ended."""
+        ...
 
 
 class LaunchDecision(Enum):
@@ -81,7 +98,7 @@ class _Entry:
 class Agenda:
     """The periodic jobs of one dispatcher, with the time at which each is looked at again."""
 
-    def __init__(self, jobs: JobRegistry) -> None:
+    def __init__(self, jobs: LiveJobs) -> None:
         self._jobs = jobs
         self._entries: dict[str, _Entry] = {}
         self._looks = Deadlines()

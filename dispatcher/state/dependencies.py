@@ -102,10 +102,10 @@ def failed_among(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Pin:
+class _Watched:
     """What somebody is about to wait for: what of it has ended since."""
 
-    holders: int = 0
+    watchers: int = 0
     ended: dict[str, bool] = field(default_factory=dict)
 
 
@@ -116,7 +116,7 @@ class Workflow:
         self._table = table
         self._jobs = table.jobs
         self._dependencies = Dependencies()
-        self._pins: dict[str, _Pin] = {}
+        self._watched: dict[str, _Watched] = {}
 
     # ---- coming ------------------------------------------------------------------------------
 
@@ -168,9 +168,9 @@ class Workflow:
         if node in ended:
             return ended[node]
         root = node.partition("/")[0]
-        pin = self._pins.get(root)
-        if pin is not None and node in pin.ended:
-            return pin.ended[node]
+        watched = self._watched.get(root)
+        if watched is not None and node in watched.ended:
+            return watched.ended[node]
         return None if root in self._table.containers or root in self._jobs else False
 
     def _hold_with_job(self, container: Container) -> None:
@@ -183,24 +183,24 @@ class Workflow:
 
     # ---- what somebody is about to wait for ----------------------------------------------------
 
-    def pin(self, roots: Iterable[str]) -> None:
-        """Remember the ends of containers and jobs from now on, until `unpin`.
+    def watch_completions(self, roots: Iterable[str]) -> None:
+        """Remember the ends of containers and jobs from now on, until `unwatch_completions`.
 
         Who looks up what has ended already, and afterwards submits who waits for it, would else
         miss what ends in between.
         """
         for root in roots:
-            self._pins.setdefault(root, _Pin()).holders += 1
+            self._watched.setdefault(root, _Watched()).watchers += 1
 
-    def unpin(self, roots: Iterable[str]) -> None:
-        """Forget what was remembered for one who called `pin` with the same; none is no error."""
+    def unwatch_completions(self, roots: Iterable[str]) -> None:
+        """Forget what was remembered for one who watched the same; nothing is no error."""
         for root in roots:
-            pin = self._pins.get(root)
-            if pin is None:
+            watched = self._watched.get(root)
+            if watched is None:
                 continue
-            pin.holders -= 1
-            if not pin.holders:
-                del self._pins[root]
+            watched.watchers -= 1
+            if not watched.watchers:
+                del self._watched[root]
 
     # ---- going on ------------------------------------------------------------------------------
 
@@ -249,9 +249,9 @@ class Workflow:
         return container is not None and self._take_turn(self._jobs.leave(container), now)
 
     def _node_ended(self, node: str, succeeded: bool, now: float) -> bool:
-        pin = self._pins.get(node.partition("/")[0])
-        if pin is not None:
-            pin.ended[node] = succeeded
+        watched = self._watched.get(node.partition("/")[0])
+        if watched is not None:
+            watched.ended[node] = succeeded
         released, doomed = self._dependencies.ended(node, succeeded=succeeded)
         for container_id in doomed:
             self._doom(container_id, node, now)

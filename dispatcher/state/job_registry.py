@@ -155,7 +155,7 @@ class JobRegistry:
             "held" if live.job.held else live.job.state.value for live in self._live.values()
         )
 
-    def ids(self) -> list[str]:
+    def job_ids(self) -> list[str]:
         """Return the ids of the unfinished jobs, sorted, as a new list."""
         return sorted(self._live)
 

@@ -245,7 +245,7 @@ def told_by(plan: JobPlan) -> set[str]:
 def planned(rig: DaemonRig, asked: Asked) -> JobPlan:
     ended = ended_nodes(rig.jobs, rig.containers.values())
     job = replace(asked[0], created_at=rig.now)
-    return plan_job(rig.engine, job, rig.now, ended=ended)
+    return plan_job(rig.fork, job, rig.now, ended=ended)
 
 
 @given(story=stories(), asked=jobs())

@@ -125,7 +125,7 @@ class ElasticConduct:
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
         registry = self._table.jobs
-        ids = [id_ for id_ in registry.ids() if registry.type_of(id_) is JobType.ELASTIC]
+        ids = [id_ for id_ in registry.job_ids() if registry.type_of(id_) is JobType.ELASTIC]
         if not ids and not self._open:
             return
         ending = self._ending()

@@ -132,7 +132,7 @@ class JobConduct:
     def _expect_counted(self) -> None:
         """Expect that a job's tallies are what the store says of its containers."""
         jobs = self._table.jobs
-        for job_id in jobs.ids():
+        for job_id in jobs.job_ids():
             job = jobs.job(job_id)
             assert job is not None
             for task, tally in zip(job.tasks, job.tallies, strict=True):

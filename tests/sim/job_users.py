@@ -15,6 +15,8 @@ from longshore.dispatcher.domain.jobs import Job, JobTask, Tally
 from longshore.dispatcher.domain.messages import (
     CancelRequested,
     Change,
+    CompletionsUnwatched,
+    CompletionsWatched,
     Event,
     InsertJob,
     JobCancelRequested,
@@ -199,15 +201,13 @@ class JobUsers:
         event: Told,
     ) -> None:
         """Submit as the server does: look up what has ended, then commit, then tell the engine."""
-        roots = roots_of(containers)
-        workflow = process.engine.workflow
-        workflow.pin(roots)
+        roots = tuple(roots_of(containers))
 
         def look_up(fine: bool) -> None:
             if not process.alive:
                 return
             if not fine:
-                workflow.unpin(roots)
+                process.post(CompletionsUnwatched(roots=roots))
                 return
             nodes = ended_nodes(self._store.jobs, self._store.containers.values())
             ended = {n: nodes[n] for n in nodes if n.partition("/")[0] in roots}
@@ -224,9 +224,10 @@ class JobUsers:
                 self._acknowledged.update(container.id for container in containers)
                 self._post(process, event(ended))
             elif process.alive:
-                workflow.unpin(roots)
+                process.post(CompletionsUnwatched(roots=roots))
 
         if roots:
+            process.post(CompletionsWatched(roots=roots))
             # What the engine has decided by now is committed before it is looked up.
             self._store.write([], look_up)
         else:

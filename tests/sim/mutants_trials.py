@@ -92,8 +92,8 @@ TRIAL_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a plan is made on the engine",
         "a plan is tried on a copy",
-        "longshore.dispatcher.service.dry_run:planning",
-        "trial = trial_of(engine)",
-        "trial = engine",
+        "longshore.dispatcher.engine.fork:EngineFork.of",
+        "cls(trial_of(engine))",
+        "cls(engine)",
     ),
 )

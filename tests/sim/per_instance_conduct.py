@@ -169,7 +169,7 @@ class PerInstanceConduct:
         By what is stored, which the process has known for longer.
         """
         now, stuck = self._timeline.now, set()
-        for job_id in self._table.jobs.ids():
+        for job_id in self._table.jobs.job_ids():
             job = self._table.jobs.job(job_id)
             if job is None or job.type is not JobType.SYSBATCH or job.held or not job.priority:
                 continue

@@ -124,7 +124,7 @@ class Places:
             self._has_passed = self._engine.scheduling.passes > 0
             self._began_at = self._timeline.now
         registry = self._table.jobs
-        jobs = [registry.job(job_id) for job_id in registry.ids()]
+        jobs = [registry.job(job_id) for job_id in registry.job_ids()]
         found = [job for job in jobs if job is not None and job.type.is_per_instance]
         there = {(c.job_id, c.pinned_to): c for c in self._table.containers.values() if c.pinned_to}
         before, self._due_since = self._due_since, {}

@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.jobs import (
     Role,
 )
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.engine.fork import AFTER_ALL, trial_of
+from longshore.dispatcher.engine.fork import AFTER_ALL, EngineFork, trial_of
 from longshore.dispatcher.scheduler.placement.wait_reasons import PASS_FAILED
 from longshore.dispatcher.service.dry_run import JOB_ID, Planning, planning
 from longshore.dispatcher.service.dry_run_model import JobPlan
@@ -84,7 +84,8 @@ class PlanUsers:
         shared = shared_by(engine, trial)
         expect(not shared, "a trial is by itself", shared)
         revises = job.id != JOB_ID
-        self._go_on(process, planning(engine, job, now, ended=ended, revises=revises))
+        parts = planning(lambda: EngineFork.of(engine), job, now, ended=ended, revises=revises)
+        self._go_on(process, parts)
 
     def _go_on(self, process: DispatcherProcess, parts: Planning) -> None:
         """Make some parts of a plan at once, and the others after the engine has gone on."""
@@ -112,7 +113,7 @@ class PlanUsers:
         """Return some job that there is not, or the next revision of one that there is."""
         dice, types = self._dice, list(JobType)
         type_ = types[dice.whole(0, len(types) - 1)]
-        live = (engine.table.jobs.job(job_id) for job_id in engine.table.jobs.ids())
+        live = (engine.table.jobs.job(job_id) for job_id in engine.table.jobs.job_ids())
         known = [job for job in live if job is not None and job.type.is_per_instance]
         if type_.is_per_instance and known and dice.falls(0.4):
             return self._next_revision(known[dice.whole(0, len(known) - 1)], now)

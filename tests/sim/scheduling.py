@@ -441,7 +441,7 @@ class Scheduling:
     def _has_elastic(self) -> bool:
         """Return whether there are jobs that let go what was bought for them, whoever waits."""
         registry = self._table.jobs
-        jobs = [job for job in map(registry.job, registry.ids()) if job is not None]
+        jobs = [job for job in map(registry.job, registry.job_ids()) if job is not None]
         return any(job.terms.elastic is not None for job in jobs)
 
     def _created_for_elastic(self) -> list[str]:
@@ -450,7 +450,9 @@ class Scheduling:
         It is for members that scale up, or an instance that has no token yet stands for it.
         """
         registry = self._table.jobs
-        terms = [job.terms.elastic for job in map(registry.job, registry.ids()) if job is not None]
+        terms = [
+            job.terms.elastic for job in map(registry.job, registry.job_ids()) if job is not None
+        ]
         hoped = {pending.launch.token for pending in self._engine.pool.hoped_for()}
         scaled = any(each is not None and each.scale_up for each in terms)
         untold = [token for token in self._created if scaled or token not in hoped]

@@ -92,7 +92,7 @@ def starts(rig: Rig) -> list[str]:
 
 
 def missing_since(rig: Rig) -> float:
-    report = instance_report(rig.engine, rig.now, heard_at=lambda _: 0.0, cursor="", limit=10)
+    report = instance_report(rig.view, rig.now, heard_at=lambda _: 0.0, cursor="", limit=10)
     (seen,) = (each for each in report.instances if each.id == "i-001")
     return seen.missing_since
 
@@ -115,7 +115,7 @@ def test_after_a_restart_what_listings_lack_is_not_run_a_second_time(answers: bo
     else:
         assert missing_since(rig) == pytest.approx(1005.0)
         container = rig.engine.table.containers["c-1"]
-        assert "missing from the cloud's listings" in wait_status(rig.engine, container).doubt
+        assert "missing from the cloud's listings" in wait_status(rig.view, container).doubt
 
 
 def test_a_dropped_session_and_a_listing_do_not_decide() -> None:
@@ -246,12 +246,12 @@ def test_a_missing_instance_gets_no_new_work_and_counts() -> None:
     rig.advance(100)
     assert starts(rig) == ["c-1-1"]
     assert len(rig.created_types()) == 1
-    assert [leak.kind for leak in leak_report(rig.engine, rig.now).leaks] == [LeakKind.MISSING]
+    assert [leak.kind for leak in leak_report(rig.view, rig.now).leaks] == [LeakKind.MISSING]
     rig.hidden.clear()
     rig.unreachable.clear()
     rig.advance(20)
     assert starts(rig) == ["c-1-1", "c-2-1"]
-    assert leak_report(rig.engine, rig.now).leaks == ()
+    assert leak_report(rig.view, rig.now).leaks == ()
 
 
 # ---- what is being ended ------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_who_is_never_shown_is_in_doubt_after_the_boot_timeout(shows: bool) -> N
         rig.advance(2)
         assert rig.now < 1700
     assert rig.now >= 1600
-    (leak,) = leak_report(rig.engine, rig.now).leaks
+    (leak,) = leak_report(rig.view, rig.now).leaks
     assert (leak.kind, leak.instance_id) == (LeakKind.DOUBTFUL, "i-001")
     assert len(rig.created_types()) == 2
     if shows:
@@ -358,4 +358,4 @@ def test_who_is_never_shown_is_in_doubt_after_the_boot_timeout(shows: bool) -> N
         rig.sent.clear()
         rig.advance(70)
         assert [each.instance_id for each in last_commands(rig, DestroyInstance)][:1] == ["i-001"]
-        assert leak_report(rig.engine, rig.now).leaks == ()
+        assert leak_report(rig.view, rig.now).leaks == ()

@@ -210,7 +210,7 @@ def test_it_is_told_which_instances_it_goes_to_last() -> None:
     rig.exit("c-1-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
     rig.advance(5)
     container = rig.engine.table.containers["c-1"]
-    waiting = explain(rig.engine, container, rig.now).waiting
+    waiting = explain(rig.view, container, rig.now).waiting
     assert waiting is not None
     assert waiting.instances.count("avoided") == 1
     assert waiting.instances.count("exhausted") == 1

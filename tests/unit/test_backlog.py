@@ -25,7 +25,7 @@ def end_without_its_log(rig: Rig, attempt_id: str) -> None:
 
 
 def fates(rig: Rig, container_id: str) -> list[str]:
-    found = explain(rig.engine, rig.containers[container_id], rig.now).waiting
+    found = explain(rig.view, rig.containers[container_id], rig.now).waiting
     assert found is not None
     return [fate.cause for fate in found.instances.fates]
 

@@ -22,16 +22,16 @@ def test_what_runs_and_is_to_be_cancelled_says_so_and_when_kill_comes() -> None:
     rig.submit(make_container(1))
     rig.advance(60)
     runs = rig.containers["c-1"]
-    answer = container_answer(runs, wait_status(rig.engine, runs))
+    answer = container_answer(runs, wait_status(rig.view, runs))
     assert (answer.state, answer.cancel_requested, answer.kill_at) == ("running", False, None)
     told_at = rig.now
     rig.cancel("c-1")
     ending = rig.containers["c-1"]
-    answer = container_answer(ending, wait_status(rig.engine, ending))
+    answer = container_answer(ending, wait_status(rig.view, ending))
     assert (answer.state, answer.cancel_requested) == ("running", True)
     kill_at = told_at + rig.engine.pool.settings.term_timeout_s
     assert answer.kill_at == rfc3339(kill_at)
-    said = explain(rig.engine, ending, rig.now).sentence
+    said = explain(rig.view, ending, rig.now).sentence
     assert said.startswith("c-1 is being cancelled on i-001 (")
     assert said.endswith("; KILL at 1970-01-01T00:19:40Z")
 

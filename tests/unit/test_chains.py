@@ -23,7 +23,7 @@ from tests.workflow_rig import rig
 
 
 def sentence(made: Rig, container_id: str) -> str:
-    return explain(made.engine, made.containers[container_id], made.now).sentence
+    return explain(made.view, made.containers[container_id], made.now).sentence
 
 
 def line_of_containers(made: Rig, number: int) -> None:
@@ -143,7 +143,7 @@ def test_a_job_that_is_too_large_is_not_looked_through(monkeypatch: pytest.Monke
 
 
 def estimate(made: Rig, container_id: str) -> str:
-    found = explain(made.engine, made.containers[container_id], made.now).waiting
+    found = explain(made.view, made.containers[container_id], made.now).waiting
     assert found is not None
     return found.estimate.basis
 

@@ -15,8 +15,9 @@ from longshore.dispatcher.api.schemas.explain import EstimateAnswer
 from longshore.dispatcher.cli.commands.explain import start
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Container, WaitReason
+from longshore.dispatcher.engine.view import Position
 from longshore.dispatcher.explain.estimate import Estimate
-from longshore.dispatcher.explain.explanation import Claim, Explanation, Position, Waiting
+from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
 from longshore.dispatcher.explain.limits_left import LimitUsage
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
     FilterCount,

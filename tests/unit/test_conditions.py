@@ -40,7 +40,7 @@ def stand(rig: Rig, power: Power, reason: str = WHY, *, silent: bool = True) -> 
 
 def shown(rig: Rig) -> list[str]:
     """Return what admins are told of each instance."""
-    report = instance_report(rig.engine, rig.now, heard_at=lambda _id: 0.0, cursor="", limit=10)
+    report = instance_report(rig.view, rig.now, heard_at=lambda _id: 0.0, cursor="", limit=10)
     return [each.cloud_says for each in report.instances]
 
 

@@ -27,7 +27,7 @@ TOO_DEAR = (
 
 
 def told(rig: Rig, container_id: str) -> Explanation:
-    return explain(rig.engine, rig.containers[container_id], rig.now)
+    return explain(rig.view, rig.containers[container_id], rig.now)
 
 
 def waiting(rig: Rig, container_id: str) -> Waiting:
@@ -37,7 +37,7 @@ def waiting(rig: Rig, container_id: str) -> Waiting:
 
 
 def sentence(rig: Rig, container_id: str) -> str:
-    return wait_status(rig.engine, rig.containers[container_id]).sentence
+    return wait_status(rig.view, rig.containers[container_id]).sentence
 
 
 def kinds(rig: Rig, container_id: str) -> list[str]:
@@ -313,15 +313,15 @@ def test_who_runs_on_an_instance_that_no_listing_shows_is_in_doubt() -> None:
     rig.submit(make_container(1))
     rig.advance(30)
     worker = rig.started_on()["c-1"]
-    assert wait_status(rig.engine, rig.containers["c-1"]).doubt == ""
+    assert wait_status(rig.view, rig.containers["c-1"]).doubt == ""
     rig.hidden.add(worker)
     rig.unreachable.add(worker)
     rig.crash(listed=False)
-    doubt = wait_status(rig.engine, rig.containers["c-1"]).doubt
+    doubt = wait_status(rig.view, rig.containers["c-1"]).doubt
     assert doubt == f"the cloud's first listing is to tell whether {worker} is there, where it ran"
     rig.silent.clear()
     rig.list_now(rig.engine.pool.listing_op)
-    doubt = wait_status(rig.engine, rig.containers["c-1"]).doubt
+    doubt = wait_status(rig.view, rig.containers["c-1"]).doubt
     assert doubt.startswith(
         f"{worker} is missing from the cloud's listings since 1970-01-01T00:17:"
     )
@@ -329,7 +329,7 @@ def test_who_runs_on_an_instance_that_no_listing_shows_is_in_doubt() -> None:
     rig.hidden.clear()
     rig.unreachable.clear()
     rig.advance(31)
-    assert wait_status(rig.engine, rig.containers["c-1"]).doubt == ""
+    assert wait_status(rig.view, rig.containers["c-1"]).doubt == ""
     assert told(rig, "c-1").sentence == f"c-1 runs on {worker} (t1), attempt 1"
 
 

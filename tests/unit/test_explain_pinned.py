@@ -9,7 +9,7 @@ from tests.samples import make_container, make_type
 
 
 def waiting(rig: DaemonRig, container_id: str) -> Waiting:
-    found = explain(rig.engine, rig.containers[container_id], rig.now).waiting
+    found = explain(rig.view, rig.containers[container_id], rig.now).waiting
     assert found is not None
     return found
 

@@ -114,16 +114,16 @@ def test_creates_that_fail_and_that_nobody_asks_for_are_advice_until_one_succeed
     rig.advance(300)
     since = kinds(rig)[ProblemKind.CREATES]
     latest_at = rig.engine.pool.troubles.told()[0].latest_at
-    assert failed_last(rig.engine.pool, rig.now) == []
+    assert failed_last(rig.view.pool, rig.now) == []
     rig.cancel("c-1")
     rig.advance(latest_at + 599 - rig.now)
-    assert (kinds(rig), failed_last(rig.engine.pool, rig.now)) == (
+    assert (kinds(rig), failed_last(rig.view.pool, rig.now)) == (
         {ProblemKind.CREATES: since},
         [],
     )
     rig.advance(3600)
     assert kinds(rig) == {}
-    (advice,) = failed_last(rig.engine.pool, rig.now)
+    (advice,) = failed_last(rig.view.pool, rig.now)
     assert advice == (
         f"creates failed from {moment(since)} until they were last tried, at {moment(latest_at)},"
         " and nobody has waited for one since: not here"
@@ -133,7 +133,7 @@ def test_creates_that_fail_and_that_nobody_asks_for_are_advice_until_one_succeed
     assert kinds(rig) == {ProblemKind.CREATES: since}, "it is in somebody's way again"
     rig.create_error = lambda _command: None
     rig.advance(120)
-    assert (kinds(rig), failed_last(rig.engine.pool, rig.now)) == ({}, [])
+    assert (kinds(rig), failed_last(rig.view.pool, rig.now)) == ({}, [])
 
 
 def test_who_waits_for_a_create_that_is_held_is_a_problem_however_long_that_takes() -> None:
@@ -287,7 +287,7 @@ def test_what_would_make_instances_better_is_said_once_with_who_says_it() -> Non
                 report=report,
             )
         )
-    assert advice_of(rig.engine.pool) == [f"i-001 and 1 more: {advice}"]
+    assert advice_of(rig.view.pool) == [f"i-001 and 1 more: {advice}"]
     assert told(rig) == []
     assert sorted(rig.worker_states().values()) == ["running", "running"]
     assert {worker.advice for worker in rig.engine.pool.workers.values()} == {advice}

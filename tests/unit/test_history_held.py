@@ -44,4 +44,4 @@ def test_what_is_not_to_start_yet_is_told_instead_of_what_its_class_waits_for() 
 
 
 def told(made: Rig, container_id: str) -> Sequence[HistoryEvent]:
-    return explain(made.engine, made.containers[container_id], made.now).history
+    return explain(made.view, made.containers[container_id], made.now).history

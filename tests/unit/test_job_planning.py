@@ -36,7 +36,7 @@ def test_a_batch_job_is_planned_onto_room_and_new_instances_and_nothing_is_chang
     rig.advance(60)
     before = digest_of(rig.engine)
     job, _ = make_job(9, make_task("", size=3))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(place=3)
     (create,) = plan.creates
     assert (create.type_name, create.number) == ("t2", 1), "one fits beside what runs"
@@ -53,7 +53,7 @@ def test_what_finds_no_room_is_blocked_and_the_plan_says_why() -> None:
     rig.submit(make_container(1, cpus=1))
     rig.advance(60)
     job, _ = make_job(9, make_task("", size=2))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(blocked=2)
     assert [reason.code for reason in plan.waiting] == ["at_quota"]
     assert plan.creates == ()
@@ -63,7 +63,7 @@ def test_what_waits_for_others_is_later() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     after = (Dependency(of="j-9/a"),)
     job, _ = make_job(9, make_task("a"), make_task("b", after=after))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(place=1, later=1)
     assert [reason.code for reason in plan.waiting] == ["after"]
 
@@ -71,7 +71,7 @@ def test_what_waits_for_others_is_later() -> None:
 def test_of_a_large_array_all_are_looked_at_and_only_some_at_once() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     job, _ = make_job(9, make_task("", size=2_205))
-    parts, came = planning(rig.engine, job, rig.now), []
+    parts, came = planning(rig.fork, job, rig.now), []
 
     def whole() -> Generator[None, None, None]:
         came.append((yield from parts))
@@ -92,7 +92,7 @@ def test_of_a_large_array_all_are_looked_at_and_only_some_at_once() -> None:
 def test_the_later_elements_of_a_limited_array_have_their_turn_later() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     job, _ = make_job(9, make_task("a", size=10, max_running=2))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(place=2, later=8)
     assert plan.steps_left_out == 0
     (why,) = plan.waiting
@@ -111,7 +111,7 @@ def test_what_waits_for_others_that_have_ended_starts_and_for_one_that_failed_ne
     rig = DaemonRig(make_type(2), pool=LONG)
     tasks = (make_task("a", after=("c-7",)), make_task("b", after=("c-8",)))
     job, _ = make_job(9, *tasks)
-    plan = plan_job(rig.engine, job, rig.now, ended={"c-7": True, "c-8": False})
+    plan = plan_job(rig.fork, job, rig.now, ended={"c-7": True, "c-8": False})
     assert plan.counts == Counts(place=1, blocked=1)
     assert [reason.code for reason in plan.waiting] == ["dependency_failed"]
 
@@ -123,7 +123,7 @@ def test_an_elastic_job_for_which_there_never_is_room_enough_gets_nothing() -> N
     rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=2))
     job, containers = elastic_job(9, essential(3, "e", cpus=2))
     before = digest_of(rig.engine)
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(blocked=3), "by the rules of batch work two have a place"
     assert plan.creates == ()
     assert plan.most_usd_per_hour == 0
@@ -138,7 +138,7 @@ def test_an_elastic_job_for_which_there_never_is_room_enough_gets_nothing() -> N
 def test_an_elastic_job_is_planned_with_its_essential_containers_first() -> None:
     rig = Rig(make_type(2), settings=SchedulerSettings(max_instances=2))
     job, _ = elastic_job(9, essential(3, "e", cpus=1), elastic(4))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(place=3, later=4)
     assert [(each.type_name, each.number) for each in plan.creates] == [("t2", 2)]
     assert plan.most_usd_per_hour == Decimal("0.492")
@@ -149,7 +149,7 @@ def test_elastic_containers_that_give_way_are_named() -> None:
     rig = elastic_rig(5)
     submit_elastic(rig, 1, essential(1, "e"), elastic(3))
     job, _ = elastic_job(9, essential(3, "f"))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(place=3, preempt=2)
     assert [(step.instance_id, step.action, step.detail) for step in plan.steps] == [
         ("i-001", "place", "1 container of f: started at once"),
@@ -168,7 +168,7 @@ def test_who_makes_way_for_a_batch_job_is_named() -> None:
     rig.submit(make_container(1, cpus=1, priority=100))
     rig.advance(60)
     job, _ = make_job(9, make_task(""), priority=900)
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(blocked=1, preempt=1)
     assert [reason.code for reason in plan.waiting] == ["evicting"]
     *_, step = plan.steps
@@ -185,7 +185,7 @@ def test_what_is_created_for_others_is_no_part_of_a_plan() -> None:
     (listing,) = [each for each in rig.sent if isinstance(each, ListInstances)]
     rig.engine.handle(Listed(op_id=listing.op_id, began_at=rig.now, instances=()), rig.now)
     job, _ = make_job(9, make_task("", size=2))
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(place=2)
     assert [(each.type_name, each.number) for each in plan.creates] == [("t1", 2)]
     assert plan.most_usd_per_hour == Decimal("0.246")
@@ -194,7 +194,7 @@ def test_what_is_created_for_others_is_no_part_of_a_plan() -> None:
 def test_before_the_first_listing_a_job_waits_for_that() -> None:
     rig = DaemonRig(make_type(1), pool=LONG, listed=False)
     for job in (make_job(9, make_task(""))[0], daemon()):
-        plan = plan_job(rig.engine, job, rig.now)
+        plan = plan_job(rig.fork, job, rig.now)
         assert (plan.counts.place, plan.creates) == (0, ())
         assert [reason.code for reason in plan.waiting] == ["not_listed"]
 
@@ -205,7 +205,7 @@ def test_a_job_that_starts_nothing_evicts_nobody_in_its_plan(held: bool) -> None
     rig.submit(make_container(1, cpus=1, priority=100))
     rig.advance(60)
     job = replace(daemon(cpus=500, priority=1000 if held else 0), held=held)
-    plan = plan_job(rig.engine, job, rig.now)
+    plan = plan_job(rig.fork, job, rig.now)
     assert plan.counts == Counts(blocked=1)
     assert plan.most_usd_per_hour == 0
     assert {reason.code for reason in plan.waiting} == {"job_held" if held else "held"}
@@ -215,7 +215,7 @@ def test_of_a_job_with_runs_one_run_is_planned() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     job, _ = make_job(9, make_task("a", size=2), make_task("b", after=("j-9/a",)))
     terms = JobTypeSpec(parameters=Parameters(required=("N",)))
-    plan = plan_job(rig.engine, replace(job, terms=terms), rig.now)
+    plan = plan_job(rig.fork, replace(job, terms=terms), rig.now)
     assert plan.counts == Counts(place=2, later=1)
     assert Counter(each.type_name for each in plan.creates) == {"t1": 1}
     assert plan.creates[0].number == 2
@@ -223,10 +223,10 @@ def test_of_a_job_with_runs_one_run_is_planned() -> None:
     nightly = daemon(type_=JobType.SYSBATCH)
     terms = replace(nightly.terms, schedule=Schedule(cron=("0 0 * * *",)))
     assert plan.of_run
-    plan = plan_job(rig.engine, replace(nightly, terms=terms), rig.now)
+    plan = plan_job(rig.fork, replace(nightly, terms=terms), rig.now)
     assert plan.counts == Counts(place=3)
     assert plan.of_run
-    assert not plan_job(rig.engine, job, rig.now).of_run
+    assert not plan_job(rig.fork, job, rig.now).of_run
 
 
 # ---- jobs that run on each instance --------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_a_system_job_is_planned_on_every_instance() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     rig.join(number=3)
     before = digest_of(rig.engine)
-    plan = plan_job(rig.engine, daemon(), rig.now)
+    plan = plan_job(rig.fork, daemon(), rig.now)
     assert plan.counts == Counts(place=3)
     assert [step.action for step in plan.steps] == ["place"] * 3
     assert plan.most_usd_per_hour == 0
@@ -255,7 +255,7 @@ def test_an_update_is_planned_by_what_changed() -> None:
     def revised(**of_spec: object) -> Counts:
         task = replace(old.tasks[0], spec=replace(old.tasks[0].spec, **of_spec))  # type: ignore[arg-type]  # fields of a specification
         job = replace(old, tasks=(task,), terms=next_terms)
-        return plan_job(rig.engine, job, rig.now, revises=True).counts
+        return plan_job(rig.fork, job, rig.now, revises=True).counts
 
     assert revised(env=(("A", "1"),)) == Counts(update=3, later=2)
     assert revised(labels=(("a", "b"),)) == Counts(in_place=3)
@@ -267,7 +267,7 @@ def test_who_makes_way_may_need_an_instance_of_its_own() -> None:
     rig = DaemonRig(make_type(1, price="0.3"), pool=LONG)
     rig.submit(make_container(1, cpus=1, priority=100))
     rig.advance(60)
-    plan = plan_job(rig.engine, daemon(cpus=500, priority=1000), rig.now)
+    plan = plan_job(rig.fork, daemon(cpus=500, priority=1000), rig.now)
     assert plan.counts == Counts(place=1, later=1, preempt=1)
     assert (plan.least_usd_per_hour, plan.most_usd_per_hour) == (Decimal(0), Decimal("0.3"))
 
@@ -277,4 +277,4 @@ def test_a_periodic_system_job_is_no_matter_of_types() -> None:
     rig = DaemonRig(make_type(1), pool=LONG)
     for type_ in JobType:
         job = daemon(type_=type_) if type_.is_per_instance else make_job(9, make_task(""))[0]
-        assert plan_job(rig.engine, replace(job, type=type_), rig.now) is not None
+        assert plan_job(rig.fork, replace(job, type=type_), rig.now) is not None

@@ -102,7 +102,7 @@ async def test_who_read_just_before_the_end_was_committed_reads_again(
         await settled()
         before = store.job(job.id)
         await services.jobs.cancel(job.id)
-        jobs = runtime.engine.table.jobs
+        jobs = runtime.view
         await until(lambda: not jobs.job(job.id) and not runtime.ending(job.id))
         read = store.job
         answers = iter([before])

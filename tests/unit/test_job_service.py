@@ -34,7 +34,7 @@ from longshore.drivers.errors import InvalidRequest
 from tests.engine_rig import Rig
 from tests.job_samples import make_task
 from tests.samples import make_type
-from tests.services_rig import services_over, store_in, waiting_rig
+from tests.services_rig import handled, services_over, store_in, waiting_rig
 from tests.state_digest import digest_of
 
 PER_INSTANCE = JobTypeSpec(per_instance=PerInstanceTerms())
@@ -181,7 +181,7 @@ async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_
     first = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
     await services.jobs.cancel(next(j.id for j in first.items if j.type is JobType.ELASTIC))
     for _ in range(3000):
-        if services.jobs._engine.table.jobs.elastic_containers() == 2:
+        if services.jobs._view.elastic_containers == 2:
             break
         await asyncio.sleep(0.01)
     await submit(services, elastic)
@@ -427,7 +427,8 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
         for ask in (services.jobs.plan(new, job_id="", user="u"), submit(services, new)):
             with pytest.raises(error, match=why):
                 await ask
-        assert digest_of(rig.engine) == before, "what is waited for is pinned no more"
+        await handled()
+        assert digest_of(rig.engine) == before, "what is waited for is watched no more"
 
 
 async def test_what_has_ended_by_now_holds_nobody_up_in_a_plan(

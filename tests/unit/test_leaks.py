@@ -29,7 +29,7 @@ from tests.samples import make_container, make_type
 
 
 def leaks(rig: Rig) -> list[Leak]:
-    return list(leak_report(rig.engine, rig.now).leaks)
+    return list(leak_report(rig.view, rig.now).leaks)
 
 
 def kinds(rig: Rig) -> list[LeakKind]:
@@ -83,14 +83,14 @@ def test_leaks_come_in_pages_whatever_comes_and_goes_meanwhile() -> None:
     rig.advance(400)
     ids = [leak.instance_id for leak in leaks(rig)]
     assert len(ids) == 5
-    first = leak_report(rig.engine, rig.now, limit=2)
+    first = leak_report(rig.view, rig.now, limit=2)
     assert ([leak.instance_id for leak in first.leaks], bool(first.next_cursor)) == (ids[:2], True)
     del rig.cloud[ids[1]]
     rig.advance(300)
-    rest = leak_report(rig.engine, rig.now, cursor=first.next_cursor or "", limit=9)
+    rest = leak_report(rig.view, rig.now, cursor=first.next_cursor or "", limit=9)
     assert ([leak.instance_id for leak in rest.leaks], rest.next_cursor) == (ids[2:], None)
     with pytest.raises(InvalidRequest):
-        leak_report(rig.engine, rig.now, cursor="another", limit=9)
+        leak_report(rig.view, rig.now, cursor="another", limit=9)
 
 
 def test_a_normal_life_is_never_a_leak() -> None:
@@ -321,10 +321,10 @@ def test_nothing_is_told_before_the_first_listing_and_the_report_says_so() -> No
     rig = Rig(make_type(1), listed=False)
     rig.boot("t1", longshore_idle_behavior="hold")
     rig.advance(10_000)
-    report = leak_report(rig.engine, rig.now)
+    report = leak_report(rig.view, rig.now)
     assert (report.leaks, report.listed_at, report.complete) == ((), 0.0, False)
     rig.list_now(rig.engine.pool.listing_op)
-    report = leak_report(rig.engine, rig.now)
+    report = leak_report(rig.view, rig.now)
     assert (report.listed_at, report.complete) == (rig.now, True)
 
 
@@ -332,14 +332,14 @@ def test_a_listing_that_fails_or_never_ends_makes_the_report_incomplete() -> Non
     rig = Rig(make_type(1))
     rig.silent.add(ListInstances)
     rig.advance(299)
-    assert leak_report(rig.engine, rig.now).complete
+    assert leak_report(rig.view, rig.now).complete
     rig.advance(2)
-    assert not leak_report(rig.engine, rig.now).complete
+    assert not leak_report(rig.view, rig.now).complete
     rig.list_now(rig.engine.pool.listing_op)
     rig.advance(60)
-    assert leak_report(rig.engine, rig.now).complete
+    assert leak_report(rig.view, rig.now).complete
     fail_listing(rig)
-    report = leak_report(rig.engine, rig.now)
+    report = leak_report(rig.view, rig.now)
     assert (report.complete, report.listed_at) == (False, 1301.0)
 
 
@@ -360,7 +360,7 @@ def test_an_instance_has_one_entry_and_the_order_is_by_id() -> None:
 
 
 def samples(rig: Rig) -> dict[tuple[str, str], float]:
-    text = Metrics(rig.engine, heard_at=lambda _id: 0.0).exposition(rig.now).decode()
+    text = Metrics(rig.view, heard_at=lambda _id: 0.0).exposition(rig.now).decode()
     return {
         (sample.name, sample.labels.get("kind", "")): sample.value
         for family in text_string_to_metric_families(text)

@@ -36,7 +36,7 @@ from tests.samples import make_container, make_type
 
 
 def leaks(rig: Rig) -> list[Leak]:
-    return list(leak_report(rig.engine, rig.now).leaks)
+    return list(leak_report(rig.view, rig.now).leaks)
 
 
 def kinds(rig: Rig) -> list[LeakKind]:
@@ -86,7 +86,7 @@ def test_a_listing_that_takes_its_time_is_no_reason_to_doubt_an_end() -> None:
     rig.silent |= {DestroyInstance, ListInstances}
     rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
     rig.advance(400)
-    assert leak_report(rig.engine, rig.now).complete
+    assert leak_report(rig.view, rig.now).complete
     assert kinds(rig) == []
     fail_listing(rig)
     assert kinds(rig) == [LeakKind.UNCONFIRMED]

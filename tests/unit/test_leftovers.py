@@ -167,12 +167,12 @@ def test_what_is_left_is_a_leak_of_unknown_price_after_all_others() -> None:
     site = Site(Leaving(VOLUME))
     site.look()
     site.look()
-    (leak,) = leak_report(rig.engine, rig.now, leftovers=site.watch.told()).leaks
+    (leak,) = leak_report(rig.view, rig.now, leftovers=site.watch.told()).leaks
     assert (leak.kind, leak.resource_id, leak.since) == (LeakKind.LEFT_BEHIND, "vol-1", 1_000.0)
     assert (leak.instance_id, leak.launch_token, leak.price_usd_per_hour) == ("", "", Decimal(0))
     assert "this volume (15 GiB gp3) has the tag of this cluster" in leak.why
     assert "delete vol-1 in the cloud's console" in leak.remedy
-    metrics = Metrics(rig.engine, heard_at=lambda _: 0.0, leftovers=site.watch.told)
+    metrics = Metrics(rig.view, heard_at=lambda _: 0.0, leftovers=site.watch.told)
     samples = {
         (sample.name, sample.labels.get("kind")): sample.value
         for family in text_string_to_metric_families(metrics.exposition(rig.now).decode())

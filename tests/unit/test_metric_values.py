@@ -128,7 +128,7 @@ def test_probe_ages_are_those_of_ready_instances_since_they_were_last_heard() ->
     rig.send(SessionLost(worker_id="i-001", last_contact=ready_at, reason="test"))
     assert len(rig.worker_states()) == 4
     heard = {"i-001": 0.0, "i-002": rig.now - 20, "i-003": rig.now - 5}
-    text = Metrics(rig.engine, heard_at=lambda id_: heard.get(id_, 0.0)).exposition(rig.now)
+    text = Metrics(rig.view, heard_at=lambda id_: heard.get(id_, 0.0)).exposition(rig.now)
     found = {
         sample.name: sample.value
         for family in text_string_to_metric_families(text.decode())

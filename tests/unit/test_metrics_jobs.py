@@ -45,7 +45,7 @@ def test_jobs_that_have_ended_by_state() -> None:
 
 
 def test_what_came_of_the_times_of_schedules() -> None:
-    metrics = Metrics(Rig(make_type(8)).engine, heard_at=lambda _id: 0.0)
+    metrics = Metrics(Rig(make_type(8)).view, heard_at=lambda _id: 0.0)
     metrics.launches.update({LaunchResult.LAUNCHED: 3, LaunchResult.OVERLAP: 1})
     lines = metrics.exposition(0.0).decode().splitlines()
     assert [line for line in lines if line.startswith("longshore_periodic_launches_total")] == [

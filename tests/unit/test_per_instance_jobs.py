@@ -61,7 +61,7 @@ def test_a_system_attempt_that_exits_is_placed_again_there_and_linked() -> None:
     assert reason is not None
     assert reason.code == "restart_delay"
     assert reason.message.endswith("ended: it exited with 3")
-    told = explain(rig.engine, container, rig.now)
+    told = explain(rig.view, container, rig.now)
     assert told.waiting is not None
     assert told.waiting.estimate.earliest_s == 15, "as it says, whatever is full elsewhere"
     rig.advance(15)

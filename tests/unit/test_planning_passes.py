@@ -254,7 +254,7 @@ def test_a_failed_pass_is_an_error_in_the_log_with_its_trace() -> None:
     with structlog.testing.capture_logs() as lines:
         publish_event(
             PublishFailedPass(error=error),
-            engine=rig.engine,
+            view=rig.view,
             broker=Broker(),
             watchers=ContainerNotifier(),
             heard_at=lambda _worker_id: 0.0,

@@ -128,7 +128,7 @@ def test_explain_says_what_it_has_given_up_and_what_the_factor_counts_from() -> 
     for _ in range(3):
         take_back(rig)
     rig.advance(30)
-    waiting = explain(rig.engine, rig.containers["c-1"], rig.now).waiting
+    waiting = explain(rig.view, rig.containers["c-1"], rig.now).waiting
     assert waiting is not None
     told = {each.name: each for each in waiting.types}
     assert told["spot"].rejections == (
@@ -209,7 +209,7 @@ def test_explain_says_that_it_was_not_to_be_had() -> None:
     rig.create_error = lambda _command: CapacityError("none at all")
     rig.submit(make_container(1))
     rig.advance(700)
-    waiting = explain(rig.engine, rig.containers["c-1"], rig.now).waiting
+    waiting = explain(rig.view, rig.containers["c-1"], rig.now).waiting
     assert waiting is not None
     told = {each.name: each for each in waiting.types}
     assert "preemptible_patience_s" in told["spot"].rejections[0]
@@ -271,7 +271,7 @@ def test_explain_tells_the_surcharge() -> None:
     take_back(rig, ran_s=600)
     rig.submit(make_container(2, cpus=9))
     rig.advance(1)
-    waiting = explain(rig.engine, rig.containers["c-2"], rig.now).waiting
+    waiting = explain(rig.view, rig.containers["c-2"], rig.now).waiting
     assert waiting is not None
     assert {each.name: each.waste for each in waiting.types} == {"spot": 1, "steady": 0}
     assert [each.name for each in waiting.types] == ["steady", "spot"]

@@ -40,7 +40,7 @@ def why(rig: DaemonRig, number: int = 1) -> WaitReason:
 
 
 def waiting(rig: DaemonRig, number: int = 1) -> Waiting:
-    found = explain(rig.engine, rig.containers[f"c-{number}"], rig.now).waiting
+    found = explain(rig.view, rig.containers[f"c-{number}"], rig.now).waiting
     assert found is not None
     return found
 
@@ -182,5 +182,5 @@ def test_a_plan_of_a_job_counts_the_price_in_the_same_way() -> None:
         tasks=(JobTask(name="", spec=make_container(1).spec, size=1),),
         tallies=(Tally(),),
     )
-    found = plan_job(rig.engine, job, rig.now)
+    found = plan_job(rig.fork, job, rig.now)
     assert [(each.type_name, each.number) for each in found.creates] == [("large", 1)]

@@ -30,7 +30,7 @@ from tests.unit.test_history_attempts import failing
 def publish(what: Publication, broker: Broker, watchers: ContainerNotifier | None = None) -> None:
     publish_event(
         what,
-        engine=Rig().engine,
+        view=Rig().view,
         broker=broker,
         watchers=watchers or ContainerNotifier(),
         heard_at=lambda _worker_id: 0.0,

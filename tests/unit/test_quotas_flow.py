@@ -96,7 +96,7 @@ def test_explain_says_it_of_each_type_that_is_refused() -> None:
     rig = Rig(*TYPES, settings=EXCLUSIVE, pool=LATE, quota_groups=GROUPS)
     rig.create_error = refusing("t16", ErrorScope.GROUP)
     rig.submit(wants(1, "t16"))
-    waiting = explain(rig.engine, rig.containers["c-1"], rig.now).waiting
+    waiting = explain(rig.view, rig.containers["c-1"], rig.now).waiting
     assert waiting is not None
     verdicts = {verdict.name: verdict.hindrance for verdict in waiting.types}
     assert verdicts["t16"] == (

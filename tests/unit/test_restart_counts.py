@@ -198,7 +198,7 @@ def test_what_answers_and_no_listing_shows_is_a_leak_and_can_be_killed() -> None
     rig.unreachable.clear()
     rig.advance(61)
     assert rig.engine.pool.workers["i-001"].session_up
-    (leak,) = leak_report(rig.engine, rig.now).leaks
+    (leak,) = leak_report(rig.view, rig.now).leaks
     assert (leak.instance_id, leak.kind) == ("i-001", LeakKind.MISSING)
     rig.silent.add(DestroyInstance)
     rig.send(InstanceKillRequested(worker_id="i-001", reason="wrong region"))

@@ -148,7 +148,7 @@ def test_none_is_bought_over_and_over_for_what_fits_none_of_them() -> None:
     assert reason.code == "no_room_on_new"
     assert "instances of big turned out to have only 2 cpus" in reason.message
     assert "jobs that run on every instance" not in reason.message
-    waiting = explain(rig.engine, rig.containers["c-1"], rig.now).waiting
+    waiting = explain(rig.view, rig.containers["c-1"], rig.now).waiting
     assert waiting is not None
     (verdict,) = waiting.types
     assert verdict.reasons_against == ("its instances turned out to have only 2 cpus",)
@@ -241,17 +241,17 @@ def test_daemons_are_told_that_they_can_never_fit() -> None:
 def test_it_is_told_by_health_and_the_log() -> None:
     rig = small_rig(max_instances=1)
     rig.submit(make_container(1))
-    (problem,) = smaller_machines(rig.engine.pool)
+    (problem,) = smaller_machines(rig.view.pool)
     assert problem == (
         f"an instance of type big is smaller than the type says: i-001 has only {TOLD}; correct"
         " instance_types.big, or have the cloud make what it says"
     )
-    assert cloud_problems(rig.engine.pool, rig.now) == []
+    assert cloud_problems(rig.view.pool, rig.now) == []
     (warned,) = [p for p in rig.published if isinstance(p, PublishInstance) and p.warns]
     with capture_logs() as logs:
         publish_event(
             warned,
-            engine=rig.engine,
+            view=rig.view,
             broker=Broker(),
             watchers=ContainerNotifier(),
             heard_at=lambda _worker_id: 0.0,
@@ -265,7 +265,7 @@ def test_it_is_told_by_health_and_the_log() -> None:
 def test_several_of_a_type_are_one_problem() -> None:
     rig = small_rig(max_instances=2)
     rig.submit(*(make_container(n) for n in range(1, 5)))
-    (problem,) = smaller_machines(rig.engine.pool)
+    (problem,) = smaller_machines(rig.view.pool)
     assert problem.startswith("2 instances of type big are smaller than the type says: i-001 has")
 
 
@@ -299,7 +299,7 @@ def test_what_there_is_is_counted_as_it_is() -> None:
 
 
 def values_of(rig: Rig) -> dict[str, float]:
-    metrics = Metrics(rig.engine, heard_at=lambda _id: 0.0)
+    metrics = Metrics(rig.view, heard_at=lambda _id: 0.0)
     text = metrics.exposition(rig.now).decode()
     families = text_string_to_metric_families(text)
     return {

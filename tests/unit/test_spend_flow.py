@@ -256,8 +256,8 @@ def test_without_limits_nothing_is_added_up() -> None:
 def test_what_is_spent_and_the_limit_are_metrics() -> None:
     rig = rig_with("0.7")
     rig.submit(owned(1))
-    shown = Metrics(rig.engine, heard_at=lambda _: 0.0).exposition(rig.now).decode()
+    shown = Metrics(rig.view, heard_at=lambda _: 0.0).exposition(rig.now).decode()
     assert "longshore_hourly_spend_usd 0.4\n" in shown
     assert "longshore_hourly_spend_limit_usd 0.7\n" in shown
-    unlimited = Metrics(Rig(T1).engine, heard_at=lambda _: 0.0).exposition(0.0).decode()
+    unlimited = Metrics(Rig(T1).view, heard_at=lambda _: 0.0).exposition(0.0).decode()
     assert "\nlongshore_hourly_spend" not in unlimited

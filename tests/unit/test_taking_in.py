@@ -19,7 +19,7 @@ from longshore.drivers.errors import InvalidRequest
 from tests.engine_rig import Rig
 from tests.job_samples import each_of, make_task
 from tests.samples import make_container
-from tests.services_rig import services_over, store_in, waiting_rig
+from tests.services_rig import handled, services_over, store_in, waiting_rig
 
 
 @pytest.fixture
@@ -75,7 +75,8 @@ async def test_what_there_is_not_or_what_is_another_project_s_is_refused(
         ("[0].after[0].of", "there is no c-none in the project 'p'"),
         ("[0].after[1].of", f"there is no {other} in the project 'p'"),
     ]
-    assert rig.engine.workflow._pins == {}, "nothing is remembered for who was refused"
+    await handled()
+    assert rig.engine.workflow._watched == {}, "nothing is remembered for who was refused"
 
 
 async def test_arrays_wait_element_by_element_for_arrays_of_their_size_only(
@@ -106,7 +107,8 @@ async def test_what_was_cancelled_before_decides_at_once(services: Services, rig
     assert first not in rig.engine.table.containers
     late = await submit(services, Dependency(of=first))
     assert await state_of(services, late) == "cancelled"
-    assert rig.engine.workflow._pins == {}
+    await handled()
+    assert rig.engine.workflow._watched == {}
 
 
 async def test_what_is_cancelled_while_who_waits_is_taken_in_is_not_missed(
@@ -118,7 +120,8 @@ async def test_what_is_cancelled_while_who_waits_is_taken_in_is_not_missed(
             submit(services, Dependency(of=first)), services.containers.cancel(first)
         )
         assert await state_of(services, late) == "cancelled"
-    assert rig.engine.workflow._pins == {}
+    await handled()
+    assert rig.engine.workflow._watched == {}
 
 
 async def test_tasks_of_a_job_wait_for_each_other_by_the_job_s_id(
@@ -148,7 +151,8 @@ async def test_a_repeated_key_answers_with_the_job_that_it_made(
     with pytest.raises(Conflict):
         await submit(services, key="k")
     assert len(rig.engine.table.jobs) == 1
-    assert rig.engine.workflow._pins == {}
+    await handled()
+    assert rig.engine.workflow._watched == {}
 
 
 async def test_jobs_are_steered_as_a_whole(services: Services, rig: Rig) -> None:

@@ -435,6 +435,11 @@ def test_the_import_contracts_hold(copy_of_product: Path) -> None:
             "the folders of the scheduler",
         ),
         ("pool/runner/wire.py", "import longshore.pool.remote.wire", "the runner imports nothing"),
+        (
+            "dispatcher/explain/estimate.py",
+            "import longshore.dispatcher.engine.engine",
+            "nobody but the server",
+        ),
         ("drivers/ec2/power.py", "import longshore.drivers.libcloud.naming", "drivers share"),
     ],
 )

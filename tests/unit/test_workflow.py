@@ -6,7 +6,7 @@ import pytest
 
 from longshore.dispatcher.domain.containers import Dependency, DependencyOn
 from longshore.dispatcher.domain.jobs import JobState
-from longshore.dispatcher.domain.messages import Submitted
+from longshore.dispatcher.domain.messages import CompletionsWatched, Submitted
 from tests.job_samples import make_job, make_task
 from tests.samples import make_container
 from tests.workflow_rig import in_state, rig, wait_code
@@ -138,11 +138,11 @@ def test_an_end_that_was_decided_and_a_crash_before_who_waits_was_told() -> None
 def test_what_ends_between_the_look_up_and_the_submission_is_remembered() -> None:
     made = rig()
     made.submit(make_container(1))
-    made.engine.workflow.pin(["c-1"])
+    made.send(CompletionsWatched(roots=("c-1",)))
     looked_up: dict[str, bool] = {}
     made.exit("c-1-1")
     late = make_container(2, after=(Dependency(of="c-1"),))
     made.containers[late.id] = late
     made.send(Submitted(containers=(late,), ended=looked_up))
     assert made.states()["c-2"] == "running"
-    assert made.engine.workflow._pins == {}
+    assert made.engine.workflow._watched == {}

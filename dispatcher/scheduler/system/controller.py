@@ -371,6 +371,8 @@ class SystemScheduler:
         self._rollouts = known | begun
         self._deeds.carry_out(decided, jobs, now)
         self._deeds.end_without_place(snapshot, decided, now)
+        if whole:
+            self._restless.forget_calm(self._table.containers, now)
         if whole and self._pool.listed_once:
             self._conclude_what_is_done(decided)
 

@@ -41,27 +41,34 @@ class CrashLoopDetector:
     """
 
     def __init__(self) -> None:
-        self._ids: dict[str, set[str]] = {}
+        # By job and container, until when the latter may count as ending again and again.
+        self._until: dict[str, dict[str, float]] = {}
 
     def note(self, container: Container) -> None:
         """Take in a container that is new here, or an attempt of which has ended."""
-        if len(container.attempts) >= ENDS:
-            self._ids.setdefault(container.job_id, set()).add(container.id)
+        ends = sorted(map(_ended_at, _latest_by_itself(container)))
+        if len(ends) >= ENDS:
+            until = ends[-ENDS] + _within_s(container)
+            self._until.setdefault(container.job_id, {})[container.id] = until
 
     def forget(self, job_id: str) -> None:
         """Let go of a job; not knowing it is no error."""
-        self._ids.pop(job_id, None)
+        self._until.pop(job_id, None)
+
+    def forget_calm(self, known: Mapping[str, Container], now: float) -> None:
+        """Let go of all that are not `known`, or end again and again no more."""
+        for job_id, noted in self._until.items():
+            kept = {each: until for each, until in noted.items() if each in known and now <= until}
+            self._until[job_id] = kept
 
     def of(self, job_id: str, known: Mapping[str, Container], now: float) -> list[Looping]:
         """Return those of a job that end again and again, as they came, of the `known` ones.
 
         Who does so no more is looked at again only when another attempt of it ends.
         """
-        noted = self._ids.get(job_id, ())
-        pairs = [(known[each], latest_ends(known[each], now)) for each in noted if each in known]
-        found = [(each, ends) for each, ends in pairs if ends]
-        if noted:
-            self._ids[job_id] = {each.id for each, _ in found}
+        noted = self._until.get(job_id, {})
+        lately = [known[each] for each, until in noted.items() if now <= until and each in known]
+        found = [(each, ends) for each in lately if (ends := latest_ends(each, now))]
         return sorted(found, key=lambda pair: (pair[0].sequence, pair[0].id))
 
 
@@ -137,15 +144,25 @@ def _no_type(spec: ContainerSpec, types: Collection[InstanceType]) -> Reason | N
 
 def latest_ends(container: Container, now: float) -> list[Attempt]:
     """Return the latest attempts that ended by themselves, none where that is not often."""
-    retries = container.spec.retries
-    within_s = max(WITHIN_S, retries.first_delay_s + (ENDS + 1) * retries.delay_s)
+    within_s, latest = _within_s(container), _latest_by_itself(container)
+    found = [each for each in latest if now - _ended_at(each) <= within_s]
+    return found if len(found) >= ENDS else []
+
+
+def _latest_by_itself(container: Container) -> list[Attempt]:
     # The latest may not have ended yet.
     latest = container.attempts[-ENDS - 1 :]
-    found = [
+    return [
         each
         for each in latest
-        if each.outcome in _BY_ITSELF
-        and each.revision == latest[-1].revision
-        and now - (each.finished_at or each.created_at) <= within_s
+        if each.outcome in _BY_ITSELF and each.revision == latest[-1].revision
     ]
-    return found if len(found) >= ENDS else []
+
+
+def _ended_at(attempt: Attempt) -> float:
+    return attempt.finished_at or attempt.created_at
+
+
+def _within_s(container: Container) -> float:
+    retries = container.spec.retries
+    return max(WITHIN_S, retries.first_delay_s + (ENDS + 1) * retries.delay_s)
