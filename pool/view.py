@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 
 from longshore.drivers.interface import InstanceType, Leftover
-from longshore.pool import launching, leaks, probing, signals, strays
+from longshore.pool import boot_failures, launching, leaks, probing, signals, strays
 from longshore.pool.core import PoolCore
-from longshore.pool.holds import CreateHold
+from longshore.pool.holds import CreateBlock, CreateHold, InstanceCounts, Scope
 from longshore.pool.leaks import Leak
 from longshore.pool.model import PendingLaunch, PoolAttempt, PoolSettings, Stopping, Worker
 from longshore.pool.statistics import Statistics
@@ -96,6 +97,19 @@ class PoolView:
     def is_covered(self, hold: CreateHold, type_: InstanceType) -> bool:
         """Return whether a hold is for a type."""
         return self._core.holds.covers(hold.scope, type_)
+
+    def hindrances(self, now: float) -> Callable[[InstanceType], CreateBlock | None]:
+        """Return what tells what keeps a type from being created now, None for nothing."""
+        core, tally = self._core, self._tally()
+        in_flight = launching.types_in_flight(core)
+        unproven = core.stillborn > 0 and boot_failures.unproven(core)
+        return lambda type_: core.holds.hindrance(
+            type_, in_flight=in_flight, unproven=unproven, tally=tally, now=now
+        )
+
+    def _tally(self) -> Callable[[Scope], InstanceCounts]:
+        """Return what counts the instances of a scope, each scope once."""
+        return cache(lambda scope: launching.tally_of(self._core, scope))
 
     def at_quota(self, now: float) -> bool:
         """Return whether a quota of the cloud's holds creates, or is tried just now."""

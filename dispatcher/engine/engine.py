@@ -100,6 +100,7 @@ from longshore.pool.pool_events import (
     WorkerChanged,
     WorkerGone,
 )
+from longshore.pool.port import PoolPort
 
 NOTHING_TO_PLAN = (
     AttemptImageSeen,
@@ -153,12 +154,13 @@ class Engine:
             spares_unknown=store_accepted,
         )
         self.records: dict[str, InstanceRecord] = {}
-        self.market = PreemptibleMarket(pool=self.pool, settings=settings)
+        self._port = port = PoolPort(self.pool)
+        self.market = PreemptibleMarket(pool=port, settings=settings)
         account = SpendLimits(settings).account_of
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
         self.table = ContainerTable(queue=queue, types=types, settings=settings)
         self.per_instance = SystemScheduler(
-            pool=self.pool,
+            pool=port,
             table=self.table,
             records=self.records,
             settings=settings,
@@ -168,7 +170,7 @@ class Engine:
             as_bought=self._as_bought, daemons_take=self.per_instance.taken_of
         )
         self._kept = Reservations(self.new_instances)
-        parts = PlacementParts(self.pool, self.table, settings, self.records, self._kept)
+        parts = PlacementParts(port, self.table, settings, self.records, self._kept)
         self._elastic = elastic_scheduler(parts, self.per_instance, self.new_instances)
         self.workloads = WorkloadSchedulers(
             jobs=self.table.jobs,
@@ -179,11 +181,21 @@ class Engine:
         self.scheduling = SchedulingPass(parts, workloads=self.workloads, market=self.market)
         self.concurrency = self.scheduling.concurrency
         self.workflow = Workflow(self.table)
-        self.users = UserRequests(self.pool, self.table, self.workflow, self.workloads)
+        self.users = UserRequests(port, self.table, self.workflow, self.workloads)
         self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True
-        recovery.restore(recovered, self.records, self.workflow, self.scheduling)
+        self._restore(recovered)
+
+    def _restore(self, recovered: Recovered) -> None:
+        recovery.restore(
+            recovered,
+            pool=self.pool,
+            table=self.table,
+            records=self.records,
+            workflow=self.workflow,
+            scheduling=self.scheduling,
+        )
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""
@@ -430,7 +442,7 @@ class Engine:
             return
         if not closed.container.pinned_to:
             self.market.ran(closed.attempt, now)
-        decisions.carry_out(self.workloads.decide(closed, now), self.table, self.pool, now)
+        decisions.carry_out(self.workloads.decide(closed, now), self.table, self._port, now)
 
     def _on_dismissed(self, attempt_id: str) -> None:
         """Journal what a resident's end will mean whose instance is shut down: it did not fail."""

@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
 from longshore.dispatcher.state.attempt_end import is_eviction
+from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.dependencies import Workflow
 from longshore.drivers.interface import TOKEN_TAG, TYPE_TAG, Resources
 from longshore.pool import attempts, launching
@@ -28,15 +29,18 @@ from longshore.pool.model import (
 
 def restore(
     recovered: Recovered,
+    *,
+    pool: PoolCore,
+    table: ContainerTable,
     records: dict[str, InstanceRecord],
     workflow: Workflow,
     scheduling: SchedulingPass,
 ) -> None:
     """Give the parts of an engine that knows nothing yet all that the store knew.
 
-    The pool, the container table and the workload schedulers are those that `scheduling` knows.
+    The workload schedulers are those that `scheduling` knows.
     """
-    pool, table, workloads = scheduling.pool, scheduling.table, scheduling.workloads
+    workloads = scheduling.workloads
     for record in recovered.instances:
         records[record.id] = record
         tags = ((TYPE_TAG, record.type_name), (TOKEN_TAG, record.token))
@@ -51,7 +55,7 @@ def restore(
         workloads.take_in(container)
     workflow.restore(recovered.containers, recovered.ended)
     for container in recovered.containers:
-        _restore_container(scheduling, container)
+        _restore_container(pool, scheduling, container)
         workloads.take_in(container)
     scheduling.evictions.restore()
     for attempt in recovered.unreleased:
@@ -71,15 +75,15 @@ def _restore_wishes(pool: PoolCore, record: InstanceRecord) -> None:
         pool.asked_kills[record.id] = record.killed
 
 
-def _restore_container(scheduling: SchedulingPass, container: Container) -> None:
+def _restore_container(pool: PoolCore, scheduling: SchedulingPass, container: Container) -> None:
     if container.state is ContainerState.LOCKED and not container.has_open_attempt:
         scheduling.restore(container.id)
     for attempt in container.attempts:
         if attempt.outcome is None:
             resources = resources_of(container, attempt)
-            _expect(scheduling.pool, attempt, resources, Starting(), container)
+            _expect(pool, attempt, resources, Starting(), container)
             if is_eviction(attempt.ending_for):
-                attempts.shorten_grace(scheduling.pool, attempt.id)
+                attempts.shorten_grace(pool, attempt.id)
 
 
 def _expect(

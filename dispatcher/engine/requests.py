@@ -38,6 +38,7 @@ from longshore.dispatcher.state.dependencies import Workflow, roots_of
 from longshore.pool import attempts, shutdown, strays
 from longshore.pool.core import PoolCore
 from longshore.pool.model import WorkerState
+from longshore.pool.port import PoolPort
 
 # ---- what admins ask of instances, carried out on the pool ---------------------------------------
 
@@ -101,7 +102,7 @@ class UserRequests:
 
     def __init__(
         self,
-        pool: PoolCore,
+        pool: PoolPort,
         table: ContainerTable,
         workflow: Workflow,
         workloads: WorkloadSchedulers,
@@ -118,7 +119,7 @@ class UserRequests:
             if container.cancel_requested:
                 self._cancel(container_id, now)
             elif container.has_open_attempt and container.attempts[-1].ending is not None:
-                attempts.kill(self._pool, container.attempts[-1].id, now)
+                self._pool.stop(container.attempts[-1].id, now)
             elif container.priority == 0 and container.has_open_attempt:
                 self._preempt(container_id, now)
             elif container.priority == 0 and container.state is ContainerState.LOCKED:

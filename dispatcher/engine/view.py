@@ -23,7 +23,6 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType
 from longshore.dispatcher.engine.engine import Engine
-from longshore.dispatcher.scheduler.placement.create_limits import hindrances
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot
 from longshore.dispatcher.state.dependencies import Chain, blocking_chain
 from longshore.dispatcher.state.history import HistoryEvent
@@ -32,7 +31,6 @@ from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.histogram import Histogram
-from longshore.pool.holds import CreateBlock
 from longshore.pool.view import PoolView
 
 
@@ -337,10 +335,6 @@ class EngineView:
         if any(type_.preemptible and type_.name not in scarce.tried for type_ in allowed):
             return frozenset()
         return scarce.held if allowed else frozenset()
-
-    def hindrances(self, now: float) -> Callable[[InstanceType], CreateBlock | None]:
-        """Return what tells what keeps a type from being created now, None for nothing."""
-        return hindrances(self._engine.pool, now)
 
     def claimed_slot(self, container_id: str) -> Slot | None:
         """Return where a waiting container has a claim, None when it has none."""

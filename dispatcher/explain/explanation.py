@@ -223,7 +223,7 @@ _STATES = {
 def _waiting(view: EngineView, container: Container, key: ClassKey, now: float) -> Waiting:
     pool = view.pool
     types, workers = _for_it(view, container)
-    hindrance_of = view.hindrances(now)
+    hindrance_of = pool.hindrances(now)
 
     def hindrance(type_: InstanceType) -> CreateBlock | None:
         # Nothing is created for what is for one instance only.

@@ -13,6 +13,7 @@ from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
     Container,
+    ContainerSpec,
     ContainerState,
     Reason,
     SchedulerSettings,
@@ -21,11 +22,13 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import given_on
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.domain.messages import (
+    AddContainer,
     Change,
     Publication,
     PublishContainer,
     SaveAttempt,
     SaveContainer,
+    SaveSpec,
 )
 from longshore.dispatcher.state.attempt_end import (
     ClosedAttempt,
@@ -39,7 +42,7 @@ from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.memory_limit import QueuedMemory
 from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.restarts import held_until, restart_due
-from longshore.dispatcher.state.scheduling_gates import Deadlines, SchedulingGates
+from longshore.dispatcher.state.scheduling_gates import Deadlines, Gate, SchedulingGates
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
@@ -151,6 +154,26 @@ class ContainerTable:
         self._opened(container, attempt)
         if attempt.started_at is None:
             self.waiting_since[container.id] = latest(container)
+
+    def make(self, container: Container, *, held: bool) -> None:
+        """Take in a new container of a job with a scheduler of its own; `held` with its job."""
+        self.jobs.add(container)
+        self.gates.block(container.id, Gate.OWN_PLACER | (Gate.JOB_HELD if held else Gate.NONE))
+        self.changes.append(AddContainer(container=container))
+        self.published.append(PublishContainer(container=container))
+        self.admit(container)
+
+    def respecify(self, container_id: str, spec: ContainerSpec) -> None:
+        """Give a container the specification of its job's latest revision."""
+        container = self.containers[container_id]
+        self.memory.remove(container.spec)
+        self.memory.add(spec)
+        self.containers[container_id] = replace(container, spec=spec)
+        self.changes.append(SaveSpec(container=self.containers[container_id]))
+
+    def publish(self, what: Publication) -> None:
+        """Tell people of something that changes no container."""
+        self.published.append(what)
 
     def begin(self, now: float) -> None:
         """Let nobody wait since the future: the clock may have been set back since."""

@@ -130,7 +130,7 @@ PLACES = (
         guard="what is broken, or taken back, is drained to per-instance jobs, too",
         fault="instances that the cloud takes back",
         where="longshore.dispatcher.scheduler.system.snapshot:host_of",
-        old="if behavior is IdleBehavior.RUN and shutdown.is_draining(worker):",
+        old="if behavior is IdleBehavior.RUN and pool.is_draining(worker):",
         new="if False:",
     ),
     Mutant(
@@ -138,7 +138,7 @@ PLACES = (
         guard="nothing starts before what nobody wants has ended on the instance",
         fault="processes that nobody asked for",
         where="longshore.dispatcher.scheduler.system.snapshot:host_of",
-        old="and not any(a.stray for a in pool.attempts_on(worker.id))",
+        old="and not pool.has_strays(worker.id)",
         new="",
     ),
     Mutant(

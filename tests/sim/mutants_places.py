@@ -184,9 +184,9 @@ CREATING = (
             name="tokens for any number",
             guard="max_concurrent_creates",
             fault="creates that take their time",
-            where="longshore.dispatcher.scheduler.placement.create_limits:create_limits",
-            old="pool.cloud_gate.creates_left(now, creates_left)",
-            new="pool.cloud_gate.creates_left(now, 1_000)",
+            where="longshore.pool.port:PoolPort.create_tokens_left",
+            old="self._core.cloud_gate.creates_left(now, self.creates_left)",
+            new="self._core.cloud_gate.creates_left(now, 1_000)",
         ),
     ),
     Mutant(

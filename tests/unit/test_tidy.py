@@ -440,6 +440,11 @@ def test_the_import_contracts_hold(copy_of_product: Path) -> None:
             "import longshore.dispatcher.engine.engine",
             "nobody but the server",
         ),
+        (
+            "dispatcher/scheduler/placement/fleet.py",
+            "import longshore.pool.launching",
+            "schedulers reach the pool",
+        ),
         ("drivers/ec2/power.py", "import longshore.drivers.libcloud.naming", "drivers share"),
     ],
 )

@@ -87,7 +87,7 @@ def test_no_value_of_an_engine_holds_anything_that_can_change(rig: Rig) -> None:
 
 def test_whoever_shared_something_shares_its_copy(rig: Rig) -> None:
     trial = trial_of(rig.engine)
-    assert trial.pool is trial.scheduling.pool
+    assert trial.scheduling.pool.workers is trial.pool.workers
     assert trial.table is trial.scheduling.table
     assert trial.table.unreleased._changes is trial.table.changes
     assert trial.table.containers.keys() == rig.engine.table.containers.keys()

@@ -36,7 +36,6 @@ from longshore.dispatcher.state.restarts import returns_at
 from longshore.dispatcher.state.spend_limits import SpendSubjects, payer_of
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
-from longshore.pool import launching, shutdown
 
 PASS_EVERY_S = 5.0
 PAUSE_AFTER_FAILURE_S = 1.0
@@ -179,14 +178,14 @@ class SchedulingPass:
         counted = self.spend.workers if self.spend is not None else frozenset()
         for worker_id in counted.union(self.pool.workers):
             self.pool.touch(worker_id)
-        self.table.published.append(PublishFailedPass(error=error))
+        self.table.publish(PublishFailedPass(error=error))
 
     def _carry_out(self, decided: Plan, payers: Mapping[str, SpendSubjects], now: float) -> None:
         for slot in decided.creates:
             payer = payer_of(payers.get(slot.id, ()))
             type_ = self.pool.types[slot.type.name]
-            is_uncertain = launching.may_be_refused(self.pool, type_, now)
-            token = launching.request_launch(self.pool, type_, payer, now)
+            is_uncertain = self.pool.may_be_refused(type_, now)
+            token = self.pool.launch(type_, payer, now)
             self._uncertain |= {slot.id, token} if is_uncertain else set()
             self.fleet_sync.launched(slot, token)
             if self.spend is not None:
@@ -198,16 +197,14 @@ class SchedulingPass:
         fleet = self.fleet_sync.fleet
         coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
         awaited = self.workloads.awaited().union(coming, decided.withheld)
-        shutdown.set_awaited(self.pool, awaited, now)
+        self.pool.set_awaited(awaited, now)
         for worker_id in decided.unwanted:
-            shutdown.on_unwanted(self.pool, self.pool.workers[worker_id], now)
+            self.pool.release(worker_id, now)
         self.waiting = decided.waiting
         self.history.waits(decided.waiting, now)
         closed = decided.stopped or bool(decided.closed)
-        self.at_quota = closed or launching.at_quota(self.pool, now)
-        launching.after_pass(
-            self.pool, wait=decided.tokens_short, served=bool(decided.creates), now=now
-        )
+        self.at_quota = closed or self.pool.is_quota_reached(now)
+        self.pool.after_pass(wait=decided.tokens_short, served=bool(decided.creates), now=now)
 
     def concurrency_limit(self) -> int | None:
         """Return how many containers run or have a place, while a quota lets no more be created.
@@ -246,7 +243,7 @@ class SchedulingPass:
             limits=self._limits(budget, now),
             returns_at=lambda container_id: self._returns_at(container_id, now),
             resting=[resting[worker_id] for worker_id in sorted(resting)],
-            leaving=shutdown.leaving(self.pool, now),
+            leaving=self.pool.leaving(now),
             now=now,
         )
 
@@ -290,7 +287,7 @@ class SchedulingPass:
         """
         if not any(each.key.supervisor for each in self.table.queue.classes()):
             return ()
-        known = launching.known_quotas(self.pool, now)
+        known = self.pool.known_quotas(now)
         found = [Ceiling(covers=covers, left=left) for covers, left in known]
         left = max(0, self.settings.max_instances - instances)
         if left <= instances:

@@ -20,15 +20,15 @@ from longshore.dispatcher.scheduler.elastic.lifecycle import may_start
 from longshore.dispatcher.scheduler.elastic.model import Component, Member, MemberState
 from longshore.dispatcher.scheduler.elastic.runtime_state import ElasticState, Key, without_place
 from longshore.dispatcher.scheduler.placement import decisions
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind
 from longshore.dispatcher.scheduler.placement.fleet_sync import slot_of
 from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.state.attempt_end import Decision, EndAttempt, Finish
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
-from longshore.pool.core import PoolCore
 from longshore.pool.model import Worker
+from longshore.pool.port import PoolPort
 
 # ---- what the members of an elastic job are told of each other -----------------------------------
 
@@ -97,8 +97,8 @@ class ElasticApplier:
     def __init__(
         self,
         *,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         rooms: CapacityView,
         rules: PackingPolicy,
         most_placed: Callable[[float], int | None],

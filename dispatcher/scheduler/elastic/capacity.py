@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.scheduler.elastic.allocation import slot_in
 from longshore.dispatcher.scheduler.elastic.model import ElasticNode
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync, slot_of
 from longshore.dispatcher.scheduler.placement.workload import (
@@ -15,12 +16,10 @@ from longshore.dispatcher.scheduler.placement.workload import (
     NewInstances,
     WorkloadScheduler,
 )
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.drivers.interface import Resources
-from longshore.pool import probing
 from longshore.pool.charging import charge, clamped
-from longshore.pool.core import PoolCore
 from longshore.pool.model import Worker
+from longshore.pool.port import PoolPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +39,8 @@ class CapacityView:
     def __init__(
         self,
         *,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         daemons: WorkloadScheduler,
         new: NewInstances,
         fleet_sync: FleetSync,
@@ -123,7 +122,7 @@ class CapacityView:
         return {self._table.open_attempts[attempt_id]: attempt_id for attempt_id in going}
 
     def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> NodeCapacity | None:
-        if worker.id in self._reserved or not probing.takes_work(self._pool, worker, now):
+        if worker.id in self._reserved or not self._pool.takes_work(worker, now):
             return None
         slot = slot_of(worker)
         slot.free = slot.free.minus(self._others.get(worker.id, NOTHING))
@@ -136,9 +135,8 @@ class CapacityView:
         for attempt_id in leaving:
             slot.release(worker.attempts[attempt_id])
         # What is going beside them is not ours to count on: nor is the cpu that they share.
-        slot.sharers -= sum(
-            self._pool.attempts[id_].is_to_end and not self._is_going(id_) for id_ in worker.sharing
-        )
+        killed = (id_ for id_ in worker.sharing if self._is_killed(id_))
+        slot.sharers -= sum(not self._is_going(id_) for id_ in killed)
         going = slot.free.minus(before)
         return NodeCapacity(room=room_of(slot), going=going)
 
@@ -159,6 +157,10 @@ class CapacityView:
         """Leave what batch work has claimed on an instance that was created for it."""
         for need, number in self._fleet_sync.fleet.claimed_on(slot_id):
             slot.assign(need, number)
+
+    def _is_killed(self, attempt_id: str) -> bool:
+        attempt = self._pool.attempt(attempt_id)
+        return attempt is not None and attempt.is_to_end
 
     def _is_going(self, attempt_id: str) -> bool:
         """Return whether an attempt of an elastic job was told to end."""

@@ -46,6 +46,7 @@ from longshore.dispatcher.scheduler.elastic.runtime_state import (
     key_of,
     without_place,
 )
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.workload import NewInstances
 from longshore.dispatcher.state.attempt_end import (
@@ -54,12 +55,11 @@ from longshore.dispatcher.state.attempt_end import (
     Decision,
     Requeue,
 )
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.job_registry import JobResult
 from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 
 
 class ElasticScheduler:
@@ -68,8 +68,8 @@ class ElasticScheduler:
     def __init__(
         self,
         *,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         settings: SchedulerSettings,
         new: NewInstances,
         rules: PackingPolicy,

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from longshore.dispatcher.domain.jobs import JobType
-from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import SHARED_CPU_MILLIS, as_found, charge
-from longshore.pool.core import PoolCore
-from longshore.pool.messages import UpdateLimits
 from longshore.pool.model import Worker
+from longshore.pool.port import PoolPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ class SpareCpus:
     Nothing is said to an instance without a session; to one whose session is new, all is.
     """
 
-    def __init__(self, pool: PoolCore, table: ContainerTable) -> None:
+    def __init__(self, pool: PoolPort, table: ContainerPort) -> None:
         self._pool = pool
         self._changes = pool.follow()
         self._table = table
@@ -144,19 +143,13 @@ class SpareCpus:
         spare = unreserved_millis(as_found(worker).allocatable, worker.attempts.values())
         wanted = cpu_limits(spare, sharers)
         for change in changes(given.limits, wanted):
-            self._pool.commands.append(
-                UpdateLimits(
-                    worker_id=worker.id,
-                    attempt_id=change.attempt_id,
-                    cpu_millis=change.cpu_millis,
-                )
-            )
+            self._pool.limit_cpus(worker.id, change.attempt_id, change.cpu_millis)
         given.limits = wanted
         self._given[worker.id] = given
 
     def _sharer(self, worker: Worker, attempt_id: str) -> CpuShare | None:
         """Return an attempt if it is of an elastic job and runs; with GPUs it has what it has."""
-        attempt = self._pool.attempts.get(attempt_id)
+        attempt = self._pool.attempt(attempt_id)
         container_id = self._table.open_attempts.get(attempt_id)
         if attempt is None or container_id is None or not attempt.is_seen_running:
             return None

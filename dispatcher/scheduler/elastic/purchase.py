@@ -9,14 +9,13 @@ from enum import Enum
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.scheduler.elastic.model import ElasticView, JobComponent, MemberDemand
 from longshore.dispatcher.scheduler.elastic.scale_up import Purchase, purchase_list
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.create_limits import create_limits
 from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync
 from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.spend_limits import payer_of
-from longshore.pool import launching, shutdown
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 from longshore.pool.quotas import QuotaBound
 
 _UNUSED_S = 5.0
@@ -53,8 +52,8 @@ class ElasticMarket:
     def __init__(
         self,
         *,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         settings: SchedulerSettings,
         spend: InstanceSpend | None,
         fleet_sync: FleetSync,
@@ -105,7 +104,7 @@ class ElasticMarket:
             self.unpaid = found.unpaid if is_first else found.unpaid | unpaid
             return PurchaseResult(deal=PurchaseOutcome.COME_BACK)
         for scope in found.tried:
-            self._pool.holds.quotas.begin_trial(scope, now)
+            self._pool.try_quota(scope, now)
         launches = self._launch(found.purchases, view, now)
         self.is_short = found.is_short
         self.beyond = found.beyond
@@ -123,7 +122,7 @@ class ElasticMarket:
         for purchase in purchases:
             payer = payer_of(view.accounts.get(purchase.job_id, ()))
             type_ = self._pool.types[purchase.type.name]
-            token = launching.request_launch(self._pool, type_, payer, now)
+            token = self._pool.launch(type_, payer, now)
             self._buyers[token] = purchase.job_id
             for of, count in purchase.contents:
                 launches[of] = launches.get(of, ()) + (token,) * count
@@ -144,14 +143,12 @@ class ElasticMarket:
         for worker in sorted(pool.workers.values(), key=lambda worker: worker.id):
             unused = worker.id not in pool.awaited and now >= worker.state_since + _UNUSED_S
             if unused and self._buyers.get(worker.token) in self.over_quota:
-                shutdown.on_unwanted(pool, worker, now)
+                pool.release(worker.id, now)
 
     def _limits(self, now: float) -> Limits:
-        pool = self._pool
-        hoped_for = pool.hoped_for()
         return create_limits(
-            pool,
-            instances=len(pool.workers) + len(hoped_for) + len(pool.missing_beside(hoped_for)),
+            self._pool,
+            instances=self._pool.number_of_instances(),
             max_instances=self._settings.max_instances,
             budget=None,
             now=now,

@@ -48,7 +48,7 @@ from longshore.dispatcher.scheduler.placement.workload import NewInstances
 from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubjects
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 
 _IN_TIME = frozenset({QueuePolicy.DYNSIZE, QueuePolicy.HRRN})
 """The policies by which the order of jobs changes though nothing happens."""
@@ -71,7 +71,7 @@ class ElasticPass:
     def __init__(
         self,
         *,
-        pool: PoolCore,
+        pool: PoolPort,
         settings: SchedulerSettings,
         new: NewInstances,
         rules: PackingPolicy,

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import AttemptOutcome, StopReason
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.state.attempt_end import (
     ConcludeJob,
     Decision,
@@ -18,13 +19,11 @@ from longshore.dispatcher.state.attempt_end import (
     Requeue,
     is_eviction,
 )
-from longshore.dispatcher.state.containers import ContainerTable
-from longshore.pool import attempts
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 
 
 def carry_out(
-    decisions: Iterable[Decision], table: ContainerTable, pool: PoolCore, now: float
+    decisions: Iterable[Decision], table: ContainerPort, pool: PoolPort, now: float
 ) -> None:
     """Do what was decided, in order; what is of one event is of one commit."""
     for decided in decisions:
@@ -45,8 +44,8 @@ def carry_out(
 
 
 def end_attempt(
-    table: ContainerTable,
-    pool: PoolCore,
+    table: ContainerPort,
+    pool: PoolPort,
     container_id: str,
     now: float,
     *,
@@ -59,5 +58,6 @@ def end_attempt(
     """
     attempt_id = table.ending(container_id, outcome, by=by)
     if is_eviction(by):
-        attempts.shorten_grace(pool, attempt_id)
-    attempts.kill(pool, attempt_id, now)
+        pool.evict(attempt_id, now)
+    else:
+        pool.stop(attempt_id, now)

@@ -23,6 +23,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.scheduler.placement.avoiding import has_others
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort, JobPort
 from longshore.dispatcher.scheduler.placement.decisions import end_attempt
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind
 from longshore.dispatcher.scheduler.placement.preemption import (
@@ -36,19 +37,16 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     victims,
 )
 from longshore.dispatcher.scheduler.placement.snapshot import Budget, ClassPlacement, Plan
-from longshore.dispatcher.state.containers import ContainerTable
-from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.queue import Order
 from longshore.dispatcher.state.restarts import returns_at
-from longshore.pool import attempts
 from longshore.pool.charging import charge
-from longshore.pool.core import PoolCore
 from longshore.pool.model import Worker
+from longshore.pool.port import PoolPort
 
 # ---- who holds resources on an instance, as preemption sees it -----------------------------------
 
 
-def kind_of(container: Container, jobs: JobRegistry) -> PreemptorKind:
+def kind_of(container: Container, jobs: JobPort) -> PreemptorKind:
     """Return what a container is to preemption."""
     match jobs.type_of(container.job_id):
         case JobType.SYSTEM:
@@ -62,7 +60,7 @@ def kind_of(container: Container, jobs: JobRegistry) -> PreemptorKind:
 
 
 def running_attempts_on(
-    worker: Worker, table: ContainerTable, by: PreemptorKind
+    worker: Worker, table: ContainerPort, by: PreemptorKind
 ) -> tuple[RunningAttempt, ...]:
     """Return the attempts of containers on a worker, for one who asks for room there; no strays."""
     found = []
@@ -104,7 +102,7 @@ class _PendingEviction:
 class Evictions:
     """Evicts, and knows on which instances room is being made for whom."""
 
-    def __init__(self, pool: PoolCore, table: ContainerTable, settings: SchedulerSettings) -> None:
+    def __init__(self, pool: PoolPort, table: ContainerPort, settings: SchedulerSettings) -> None:
         """Evict nobody yet; open attempts that were told to make way are found by `restore`."""
         self._pool = pool
         self._table = table
@@ -145,7 +143,7 @@ class Evictions:
         if worker is None or waits_in is None:
             return False
         need = waits_in.need(worker.type)
-        sharers = attempts.staying_sharers(self._pool, worker)
+        sharers = self._pool.staying_sharers(worker)
         return not charge(need, sharers=sharers).fits_in(worker.free)
 
     def evict(

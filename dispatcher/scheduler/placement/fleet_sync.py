@@ -19,9 +19,9 @@ from longshore.dispatcher.scheduler.placement.workload import (
 )
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool import attempts, probing
-from longshore.pool.core import PoolCore
+from longshore.pool import probing
 from longshore.pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
+from longshore.pool.port import PoolPort
 
 # ---- what room of which instance is kept for jobs that never queue -------------------------------
 
@@ -84,7 +84,7 @@ class FleetSync:
 
     def __init__(
         self,
-        pool: PoolCore,
+        pool: PoolPort,
         rules: PackingPolicy,
         spend: InstanceSpend | None,
         reserved: Container[str],
@@ -157,10 +157,10 @@ class FleetSync:
             self.fleet.put(slot)
 
     def _takes_work(self, worker: Worker, now: float) -> bool:
-        return worker.id not in self._reserved and probing.takes_work(self._pool, worker, now)
+        return worker.id not in self._reserved and self._pool.takes_work(worker, now)
 
     def _rests(self, worker: Worker, now: float) -> bool:
-        offline = probing.is_offline(self._pool, worker, now)
+        offline = self._pool.is_offline(worker, now)
         # Who is held makes way for nobody; of who is only remembered `slot_of` tells that.
         may_go = worker.behavior is IdleBehavior.RUN
         return worker.state is WorkerState.IDLE and offline and may_go
@@ -168,7 +168,7 @@ class FleetSync:
     def _update_launches(self) -> None:
         hoped_for = self._pool.hoped_for()
         self.hoped_for = len(hoped_for)
-        self.missing = len(self._pool.missing_beside(hoped_for))
+        self.missing = self._pool.number_missing_beside(hoped_for)
         if self._spend is not None:
             self._spend.update(hoped_for)
         tokens = set()
@@ -201,7 +201,7 @@ class FleetSync:
 
     def _slot_of(self, worker: Worker) -> Slot:
         slot = slot_of(worker)
-        slot.sharers = attempts.staying_sharers(self._pool, worker)
+        slot.sharers = self._pool.staying_sharers(worker)
         if slot.kind is SlotKind.READY:
             slot.free = slot.free.minus(self._kept.of_ready(worker.id))
         else:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from longshore.dispatcher.domain.containers import InstanceRecord, SchedulerSettings
 from longshore.dispatcher.scheduler.placement.concurrency import Concurrency
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.evict import Evictions
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
 from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync, Reservations
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.spend_limits import SpendLimits
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 
 
 class PlacementParts:
@@ -23,8 +23,8 @@ class PlacementParts:
 
     def __init__(
         self,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         settings: SchedulerSettings,
         records: Mapping[str, InstanceRecord],
         kept: Reservations,

@@ -11,13 +11,13 @@ from decimal import Decimal
 from longshore.dispatcher.domain.containers import INTERRUPTED, Attempt, SchedulerSettings
 from longshore.dispatcher.scheduler.placement.preemptible import ENOUGH, Scarce, Waste
 from longshore.drivers.interface import InstanceType
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 
 
 class PreemptibleMarket:
     """Looks at the pool's holds, and is told of attempts that have ended."""
 
-    def __init__(self, *, pool: PoolCore, settings: SchedulerSettings) -> None:
+    def __init__(self, *, pool: PoolPort, settings: SchedulerSettings) -> None:
         self._pool = pool
         self._patience_s = settings.preemptible_patience_s
         types = sorted(pool.types.values(), key=lambda type_: type_.name)
@@ -42,9 +42,9 @@ class PreemptibleMarket:
         tried: set[str] = set()
         for type_ in self._preemptible:
             self._shares[type_.name] = self._waste.share(type_.name, now)
-            since = self._pool.holds.short_since(type_, now)
+            since = self._pool.short_since(type_, now)
             if since is not None and now >= since + self._patience_s:
-                (held if self._pool.holds.is_short(type_, now) else tried).add(type_.name)
+                (held if self._pool.is_short(type_, now) else tried).add(type_.name)
         self.scarce = Scarce(held=frozenset(held), tried=frozenset(tried))
         return self.scarce != before
 

@@ -33,9 +33,9 @@ from longshore.dispatcher.state.spend_limits import (
 )
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool import launching, probing
-from longshore.pool.core import PoolCore
+from longshore.pool import probing
 from longshore.pool.model import PendingLaunch, Worker
+from longshore.pool.port import PoolPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class InstanceSpend:
     """What all instances cost an hour; `charges` are those that are not ready, by their slot."""
 
     def __init__(
-        self, pool: PoolCore, records: Mapping[str, InstanceRecord], limits: SpendLimits
+        self, pool: PoolPort, records: Mapping[str, InstanceRecord], limits: SpendLimits
     ) -> None:
         """Count nothing yet; `records` has what instances were bought for, and is not copied."""
         self.limits = limits
@@ -65,7 +65,7 @@ class InstanceSpend:
     @property
     def total(self) -> Decimal:
         """Return what all instances cost, with those that may yet come and those still missing."""
-        missing = (self._records.get(instance_id) for instance_id in self._pool.missing)
+        missing = (self._records.get(instance_id) for instance_id in self._pool.missing())
         prices = (record.price_usd_per_hour for record in missing if record is not None)
         return self._of_workers + self._of_launches + sum(prices, _NOTHING)
 
@@ -99,9 +99,9 @@ class InstanceSpend:
     def _hope_for(self, launches: Iterable[PendingLaunch]) -> None:
         """Take in launches; what came of one and is missing is counted as such."""
         pool = self._pool
-        missing = set(pool.missing_tokens().values())
+        missing = set(pool.missing().values())
         hoped = [p.launch for p in launches if p.launch.token not in missing]
-        prices = (launching.type_of(pool, launch).price_usd_per_hour for launch in hoped)
+        prices = (pool.type_of(launch).price_usd_per_hour for launch in hoped)
         self._of_launches = sum(prices, _NOTHING)
         charges = {id_: charge for id_, charge in self.charges.items() if id_ in self._prices}
         for token, pending in pool.launches.items():
@@ -120,7 +120,7 @@ class InstanceSpend:
         if pending is None:
             return None
         account = self.limits.account_for(pending.launch.payer)
-        price = launching.type_of(self._pool, pending.launch).price_usd_per_hour
+        price = self._pool.type_of(pending.launch).price_usd_per_hour
         return LaunchCharge(account=account, price_usd_per_hour=price) if account else None
 
     def budget(
@@ -139,7 +139,7 @@ class InstanceSpend:
     def launched(self, token: str) -> None:
         """Take in a launch that has just been made."""
         launch = self._pool.launches[token].launch
-        self._of_launches += launching.type_of(self._pool, launch).price_usd_per_hour
+        self._of_launches += self._pool.type_of(launch).price_usd_per_hour
         charge = self._charge_of(token)
         if charge is not None:
             self.charges[token] = charge

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from longshore.dispatcher.domain.containers import Attempt, Container
-from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.drivers.interface import Resources
-from longshore.pool import attempts
 from longshore.pool.charging import SHARED_CPU_MILLIS
-from longshore.pool.core import PoolCore
 from longshore.pool.model import AttemptOrder, Worker
+from longshore.pool.port import PoolPort
 
 
 def environment(
@@ -44,7 +43,7 @@ def environment(
 class AttemptStarter:
     """Begins attempts: first in the container table, which journals them, then in the pool."""
 
-    def __init__(self, pool: PoolCore, table: ContainerTable) -> None:
+    def __init__(self, pool: PoolPort, table: ContainerPort) -> None:
         self._pool = pool
         self._table = table
 
@@ -80,5 +79,5 @@ class AttemptStarter:
             resident=bool(container.pinned_to),
         )
         grace_s, user = spec.grace_period_s, container.user
-        attempts.place(self._pool, worker, order, need, now, grace_s=grace_s, user=user)
+        self._pool.start(worker, order, need, now, grace_s=grace_s, user=user)
         return attempt

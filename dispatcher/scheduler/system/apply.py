@@ -17,7 +17,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.domain.messages import AddContainer, PublishContainer, SaveSpec
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.decisions import end_attempt
 from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.scheduler.system import model as steps
@@ -30,10 +30,8 @@ from longshore.dispatcher.scheduler.system.model import (
     SystemSnapshot,
 )
 from longshore.dispatcher.scheduler.system.snapshot import is_held, revision_of
-from longshore.dispatcher.state.containers import ContainerTable
-from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
-from longshore.pool.core import PoolCore
+from longshore.pool.port import PoolPort
 
 _JOB_OVER = Reason(code="stopped", message="its job has ended")
 
@@ -49,8 +47,8 @@ class SystemApplier:
 
     def __init__(
         self,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         starter: AttemptStarter,
         new_container: Callable[[], tuple[str, int]],
     ) -> None:
@@ -156,27 +154,15 @@ class SystemApplier:
             task=task.name,
             pinned_to=instance_id,
         )
-        table = self._table
-        table.jobs.add(container)
-        held = Gate.JOB_HELD if job.held else Gate.NONE
-        table.gates.block(container.id, Gate.OWN_PLACER | held)
-        table.changes.append(AddContainer(container=container))
-        table.published.append(PublishContainer(container=container))
-        table.admit(container)
+        self._table.make(container, held=job.held)
         self.know(container)
         return container
 
     def _give_spec(self, container: Container, job: Job) -> None:
         """Let a container be what its job's revision says."""
         spec = job.tasks[0].spec
-        if container.spec == spec:
-            return
-        table = self._table
-        table.memory.remove(container.spec)
-        table.memory.add(spec)
-        revised = replace(table.containers[container.id], spec=spec)
-        table.containers[container.id] = revised
-        table.changes.append(SaveSpec(container=revised))
+        if container.spec != spec:
+            self._table.respecify(container.id, spec)
 
     def _update_in_place(self, step: steps.UpdateInPlace, job: Job) -> None:
         table = self._table

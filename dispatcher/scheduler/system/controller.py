@@ -20,6 +20,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.placement.evict import running_attempts_on
 from longshore.dispatcher.scheduler.placement.preemption import (
     PreemptionSettings,
@@ -72,12 +73,11 @@ from longshore.dispatcher.state.attempt_end import (
     Finish,
     Requeue,
 )
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.job_registry import JobResult
 from longshore.dispatcher.state.restarts import final_reason
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.core import PoolCore
 from longshore.pool.model import WorkerState
+from longshore.pool.port import PoolPort
 
 _WORN_OUT = Reason(
     code="attempts_most",
@@ -92,8 +92,8 @@ class SystemScheduler:
     def __init__(
         self,
         *,
-        pool: PoolCore,
-        table: ContainerTable,
+        pool: PoolPort,
+        table: ContainerPort,
         records: Mapping[str, InstanceRecord],
         settings: SchedulerSettings,
         new_container: Callable[[], tuple[str, int]],

@@ -14,6 +14,7 @@ from longshore.dispatcher.domain.containers import (
     resources_of,
 )
 from longshore.dispatcher.domain.jobs import Job, JobType, PerInstanceKind
+from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.dispatcher.scheduler.system.model import (
     Host,
     LiveAttempt,
@@ -21,14 +22,13 @@ from longshore.dispatcher.scheduler.system.model import (
     PerInstanceJob,
 )
 from longshore.dispatcher.scheduler.system.rollout import Wave
-from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.restarts import restart_due, runs_again_if_lost
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from longshore.pool import probing, shutdown
+from longshore.pool import probing
 from longshore.pool.charging import as_found
-from longshore.pool.core import PoolCore
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.port import PoolPort
 
 _BY_ITSELF = frozenset({AttemptOutcome.SUCCEEDED, AttemptOutcome.FAILED, AttemptOutcome.LOST})
 
@@ -71,8 +71,8 @@ def planned_job(job: Job, *, stopped: bool = False) -> PerInstanceJob:
 
 def host_of(
     worker: Worker,
-    pool: PoolCore,
-    table: ContainerTable,
+    pool: PoolPort,
+    table: ContainerPort,
     records: Mapping[str, InstanceRecord],
     now: float,
 ) -> Host:
@@ -83,7 +83,7 @@ def host_of(
     """
     record = records.get(worker.id)
     behavior = worker.behavior
-    if behavior is IdleBehavior.RUN and shutdown.is_draining(worker):
+    if behavior is IdleBehavior.RUN and pool.is_draining(worker):
         behavior = IdleBehavior.DRAIN
     return Host(
         id=worker.id,
@@ -92,7 +92,7 @@ def host_of(
         leaving=_leaving(worker, table),
         sharers=worker.sharers,
         behavior=behavior,
-        ready=_is_ready(worker, now) and not any(a.stray for a in pool.attempts_on(worker.id)),
+        ready=_is_ready(worker, now) and not pool.has_strays(worker.id),
         going_away=worker.state is WorkerState.SHUTDOWN,
         joined_at=record.created_at if record is not None else worker.appeared_at,
         has_batch_work=len(worker.attempts) > len(worker.resident),
@@ -103,7 +103,7 @@ def _is_ready(worker: Worker, now: float) -> bool:
     return probing.is_ready(worker) and worker.takes_more(now) and not worker.broken
 
 
-def _leaving(worker: Worker, table: ContainerTable) -> tuple[Resources, ...]:
+def _leaving(worker: Worker, table: ContainerPort) -> tuple[Resources, ...]:
     found = []
     for attempt_id, resources in sorted(worker.attempts.items()):
         container_id = table.open_attempts.get(attempt_id)
