@@ -332,7 +332,7 @@ def leftover_leak(core: PoolCore, leftover: Leftover, since: float) -> Leak:
 
 
 _COMMANDS = {
-    LeakKind.SILENT_HELD: "mend it, or end it: longshore instance kill {0}",
+    LeakKind.SILENT_HELD: "repair it, or destroy it: longshore instance kill {0}",
     LeakKind.STRAYS_KEPT: "end or adopt them: longshore strays kill {0}, or strays adopt {0}",
     LeakKind.BROKEN_HELD: "let it end: longshore instance drain {0}",
     LeakKind.UNCONFIGURED_HELD: "let it end: longshore instance drain {0}",
@@ -349,7 +349,7 @@ def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
         case LeakKind.NOT_ENDING:
             remedy = f"end it in the cloud's console; destroy is repeated every {again_s}"
         case LeakKind.UNCONFIRMED:
-            remedy = "mend the listings: credentials, network, the cloud's status page"
+            remedy = "repair the listings: check credentials, network and the cloud's status page"
         case LeakKind.MISSING:
             remedy = (
                 "see that the server asks the right region, endpoint and account; it counts until "
@@ -366,7 +366,7 @@ def _remedy(core: PoolCore, kind: LeakKind, name: str) -> str:
                 f"look in the cloud's console for the tag {TOKEN_TAG}={name} and end what has it"
             )
         case LeakKind.LEFT_BEHIND:
-            remedy = f"see that nobody needs it, and delete {name} in the cloud's console"
+            remedy = f"make sure that nobody needs it, and delete {name} in the cloud's console"
         case (
             LeakKind.SILENT_HELD
             | LeakKind.STRAYS_KEPT

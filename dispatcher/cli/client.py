@@ -90,7 +90,7 @@ class Client:
             except CommandFailure as failure:
                 if idempotency_key and failure.in_doubt:
                     failure.remedy = (
-                        "It may have been taken in: repeat the command with --idempotency-key "
+                        "It may have been accepted: repeat the command with --idempotency-key "
                         f"{idempotency_key}, which does it once"
                     )
                 raise

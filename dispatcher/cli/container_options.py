@@ -15,104 +15,124 @@ from longshore.dispatcher.cli.submission import amounts, gpus, pairs
 from longshore.dispatcher.input.quantities import PRIORITY_MAX
 
 CONTAINER_OPTIONS = (
-    click.option("--image", metavar="IMAGE", help="The image; none for the process engine."),
+    click.option(
+        "--image", metavar="IMAGE", help="The container image; none with the process engine."
+    ),
     click.option(
         "--entrypoint",
         multiple=True,
         metavar="WORD",
-        help="In place of the image's ENTRYPOINT and CMD, repeated for each word; '' for none.",
+        help="Replace the image's ENTRYPOINT and CMD; repeat for each word, '' for none.",
     ),
     click.option(
         "--no-init",
         is_flag=True,
         default=None,
-        help="With an image: the program itself is process 1, without the engine's init.",
+        help="With an image: run the program as process 1, without the engine's init.",
     ),
-    click.option("--cpus", type=Number(least=0), metavar="N", help="Cpus, fractions allowed."),
-    click.option("--memory", metavar="SIZE", help="Memory, like 4GiB or a number of bytes."),
-    click.option("--disk", metavar="SIZE", help="Scratch disk, like 20GiB."),
+    click.option(
+        "--cpus", type=Number(least=0), metavar="N", help="Number of cpus; fractions are allowed."
+    ),
+    click.option(
+        "--memory", metavar="SIZE", help="Memory, for example 4GiB, or a number of bytes."
+    ),
+    click.option("--disk", metavar="SIZE", help="Scratch disk, for example 20GiB."),
     click.option(
         "--gpus",
         metavar="N[,model=MODEL][,memory=SIZE]",
-        help="Number of GPUs, and what each of them is, like 2,model=a100,memory=40GiB.",
+        help="Number of GPUs, and of what kind, for example 2,model=a100,memory=40GiB.",
     ),
     click.option(
         "--resource",
         multiple=True,
         metavar="NAME=N",
-        help="An amount of a resource of your own, like licence=1, repeated.",
+        help="An amount of a resource of your own, for example licence=1; repeat for several.",
     ),
     click.option(
         "--priority",
         type=WholeNumber(0, PRIORITY_MAX),
         metavar="N",
-        help=f"From 0 (held back) to {PRIORITY_MAX} (goes first).",
+        help=f"From 0 (held back) to {PRIORITY_MAX} (first in line).",
     ),
     click.option(
-        "--env", "-e", multiple=True, metavar="NAME[=VALUE]", help="A variable (or ours), repeated."
+        "--env",
+        "-e",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="A variable; NAME alone takes its value from here. Repeat for several.",
     ),
-    click.option("--label", "-l", multiple=True, metavar="KEY=VALUE", help="A label, repeated."),
+    click.option(
+        "--label", "-l", multiple=True, metavar="KEY=VALUE", help="A label; repeat for several."
+    ),
     click.option(
         "--retries",
         type=WholeNumber(0),
         metavar="N",
-        help="Try again up to N times when the program fails: the first time at once, then 15 s at "
-        "least from one restart to the next.",
+        help="Retry up to N times when the program fails: at once the first time, then at "
+        "least 15 s "
+        "from one restart to the next.",
     ),
     click.option(
         "--array",
         metavar="N[%M]",
-        help="Make a job of N such containers, of which M run at once; each knows its index.",
+        help="Submit a job of N such containers, at most M of them at once; each knows its index.",
     ),
     click.option(
         "--after",
         multiple=True,
         metavar="ID[:success|end]",
-        help="Wait until a container, a job or a task of one (j-ID/TASK) succeeded, or ended at "
-        "all, repeated; with :each behind it, elements of arrays wait for their own alone.",
+        help="Start after a container, a job or a task of one (j-ID/TASK) has succeeded, or with "
+        ":end has ended at all; with :each, each element of an array waits for its own alone. "
+        "Repeat for several.",
     ),
     click.option(
         "--not-before",
         type=MomentParam(),
         metavar="WHEN",
-        help="Start no earlier: +30m, or like 2026-01-31T12:00:00Z.",
+        help="Start no earlier than this: +30m, or a time such as 2026-01-31T12:00:00Z.",
     ),
     click.option(
         "--time-limit",
         type=Span(),
         metavar="TIME",
-        help="End an attempt that runs longer, like 90s, 10m, 2h.",
+        help="End an attempt that runs longer than this, for example 90s, 10m or 2h.",
     ),
     click.option(
-        "--grace-period", type=Span(), metavar="TIME", help="Between TERM and KILL, like 30s."
+        "--grace-period",
+        type=Span(),
+        metavar="TIME",
+        help="The time between TERM and KILL, for example 30s.",
     ),
     click.option(
         "--supervisor",
         is_flag=True,
         default=None,
-        help="It submits others: keep it from taking all places.",
+        help="It submits other containers: keep such ones from taking all places.",
     ),
-    click.option("--name", metavar="NAME", help="A name for people."),
+    click.option("--name", metavar="NAME", help="A name, for people to read."),
     click.option("--project", metavar="PROJECT", help="The project that pays."),
     click.option(
-        "--instance-type", multiple=True, metavar="TYPE", help="Run on this type only, repeated."
+        "--instance-type",
+        multiple=True,
+        metavar="TYPE",
+        help="Run only on this instance type; repeat for several.",
     ),
     click.option(
         "--constraint-label",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Run on instances with this label, repeated.",
+        help="Run only on instances with this label; repeat for several.",
     ),
     click.option(
         "--preemptible",
         type=click.Choice(["allowed", "required", "forbidden"]),
-        help="Whether on instances that the cloud can take back.",
+        help="Whether to run on preemptible (spot) instances, which the cloud can take back.",
     ),
     click.option(
         "--max-price",
         type=Number(above=0),
         metavar="USD",
-        help="The dearest instance that is accepted, in dollars per hour.",
+        help="The most that an instance may cost, in US dollars per hour.",
     ),
 )
 

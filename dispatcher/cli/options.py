@@ -46,7 +46,7 @@ idempotency_option = click.option(
     type=_IdempotencyKey(),
     # One for each run of the command, whatever it sends how often.
     default=lambda: uuid.uuid4().hex,
-    help="Submit once for all commands with this key, within 24 hours.  [default: a new one]",
+    help="Submit only once for all commands with this key in 24 hours.  [default: a new key]",
 )
 
 

@@ -31,7 +31,7 @@ def chosen_container(
         )
     chosen = _task(job, task, index)
     if index is not None and not chosen.array:
-        raise _misfit(f"{_named(job, chosen)} is no array", "Leave --index out")
+        raise _misfit(f"{_named(job, chosen)} is not an array", "Leave --index out")
     if job_words.is_per_instance(job):
         return _there(client, job, instance)
     if instance is not None:

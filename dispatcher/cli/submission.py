@@ -197,7 +197,7 @@ def _yaml_documents(text: str, name: str) -> list[object]:
             found = error.problems[0]
             raise _unreadable(f"{name}{found.place}", f"not YAML: {found.what}") from error
         raise CommandFailure(
-            f"{name} says something twice",
+            f"{name} has a key twice",
             exit_code=USAGE,
             problems=[(f"{name}{each.place}", each.what) for each in error.problems],
         ) from error

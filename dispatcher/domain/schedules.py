@@ -122,5 +122,5 @@ def _time_zones() -> frozenset[str]:
 @cache
 def _zone(name: str) -> tzinfo:
     if name not in _time_zones():
-        raise ScheduleError(f"this machine knows no time zone {name!r}")
+        raise ScheduleError(f"this machine has no time zone {name!r}")
     return UTC if name == "UTC" else ZoneInfo(name)

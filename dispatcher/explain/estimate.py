@@ -19,7 +19,7 @@ _NEVER = {
     "too_small": "never: the instance that it is for is too small for it, however empty",
 }
 _FIRST = {
-    "behind": "what is next in line must get its place first",
+    "behind": "whatever is next in line must get its place first",
     "no_room_on_new": "room must come free on an instance that there is",
     "elsewhere": "room must come free on an instance that has not lost it",
     "at_quota": "an instance must end or room come free first",
@@ -32,10 +32,10 @@ _FIRST = {
     "evicting": "those who make way for it must end first",
 }
 _NOTHING_IS_PLACED = {
-    "not_listed": "the cloud must tell first which instances there are, whenever it does",
+    "not_listed": "the cloud must first tell which instances there are",
     "pass_failed": "a planning pass must succeed first; report the error in the server's log",
 }
-_ENDING = "nobody knows how long what runs will take"
+_ENDING = "nobody knows how long what is running will take"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def estimate(now_is: Situation) -> Estimate:
         return _on_what_comes(now_is.boots, now_is.elapsed_s)
     if now_is.due_in_s is not None and code not in _FIRST:
         what = "it may start then" if code == "not_before" else "its restart is due then"
-        basis = f"{what}; whether there is room then nobody knows"
+        basis = f"{what}; nobody knows whether there will be room then"
         return Estimate(earliest_s=max(0.0, now_is.due_in_s), latest_s=None, basis=basis)
     return _without_a_place(now_is, code)
 
@@ -136,7 +136,7 @@ def _without_a_place(now_is: Situation, code: str) -> Estimate:
     elif now_is.may_free_up:
         why = f"what would do is full: it may start when room comes free, and {_ENDING}"
     else:
-        undecided = "no planning pass has decided about it in a way that tells"
+        undecided = "the last planning pass does not tell"
         basis = _NOTHING_IS_PLACED.get(code, undecided)
         return Estimate(earliest_s=None, latest_s=None, basis=basis)
     return Estimate(earliest_s=0.0, latest_s=None, basis=why)
@@ -159,8 +159,10 @@ def _after_holds(boots: Spread | None, held_for_s: float) -> Estimate:
     """Return when an instance that may be asked for only later may be ready."""
     first = "a new instance must be created"
     first += f", which is not tried for another {held_for_s:.0f} s" if held_for_s > 0 else ""
-    how_long = _told(boots) if boots is not None else "how long that takes was not measured yet"
-    basis = f"{first}; {how_long}; whether the cloud makes one then nobody knows"
+    how_long = (
+        _told(boots) if boots is not None else "how long that takes has not been measured yet"
+    )
+    basis = f"{first}; {how_long}; nobody knows whether the cloud will create one then"
     low_s = boots.low_s if boots is not None else 0.0
     return Estimate(earliest_s=held_for_s + low_s, latest_s=None, basis=basis)
 

@@ -122,7 +122,7 @@ def _destroys(pool: PoolView) -> list[Problem]:
         Problem(
             kind=ProblemKind.DESTROYS,
             since=min(worker.state_since for worker in refused),
-            message=f"{who} cannot be ended, and is billed: {first.destroy_error}",
+            message=f"{who} cannot be destroyed, and is still billed: {first.destroy_error}",
         )
     ]
 

@@ -197,5 +197,5 @@ def _behind_the_store(leak: Leak) -> Leak:
         return leak
     return replace(
         leak,
-        remedy="mend the store first: until it can be written, listings and destroy calls wait",
+        remedy="repair the store first: until it can be written, listings and destroy calls wait",
     )

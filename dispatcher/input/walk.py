@@ -55,8 +55,8 @@ def _walk_secret(info: inspect.Metadata, value: Any, path: str, problems: Proble
     for place, what in _outcome(info.type, value, path):
         wanted, cut, rest = what.partition(", not ")
         hint = ": put it in quotes" if rest.endswith(": put it in quotes") else ""
-        told = wanted if cut else "is missing, or not what it must be"
-        problems.add(place, f"{told}{hint} (what it is now is a secret, and not shown)")
+        told = wanted if cut else "is missing or invalid"
+        problems.add(place, f"{told}{hint} (its present value is a secret, and is not shown)")
 
 
 def _walk_struct(info: inspect.StructType, value: Any, path: str, problems: Problems) -> None:
@@ -87,7 +87,7 @@ def _hint(info: inspect.StructType, key: str, problems: Problems) -> str:
     """Return what may have been meant by a key that is not known."""
     words: Mapping[str, str] = getattr(info.cls, "words_of_others", {})
     if key in words:
-        return f"its name here is {words[key]}"
+        return f"here it is called {words[key]}"
     advice: Mapping[str, str] = getattr(info.cls, "advice_on_words", {})
     if key in advice:
         return advice[key]

@@ -45,7 +45,7 @@ class YamlProblem:
     line: int
     column: int
     what: str
-    #: It is YAML, but says something twice.
+    #: It is YAML, but has a key twice.
     duplicate: bool = False
 
     @property
@@ -55,7 +55,7 @@ class YamlProblem:
 
 
 class YamlError(Exception):
-    """A text that is not YAML, or that says something twice; `problems` has all that was found."""
+    """A text that is not YAML, or that has a key twice; `problems` has all that was found."""
 
     def __init__(self, problems: list[YamlProblem]) -> None:
         super().__init__("; ".join(f"{each.place} {each.what}".strip() for each in problems))

@@ -21,12 +21,13 @@ def families(view: EngineView, now: float) -> Iterator[Metric]:
     yield from _by_state(view, stats)
     yield GaugeMetricFamily(
         "longshore_containers_not_allocated_over_quota",
-        "Containers without a place since no more instances may be had, or behind such a one.",
+        "Containers without a place because no more instances may be created, or behind "
+        "such a one.",
         value=view.number_without_place(_is_over_quota),
     )
     yield GaugeMetricFamily(
         "longshore_containers_not_allocated_at_capacity",
-        "Containers without a place since the cloud is short of all types that would do.",
+        "Containers without a place because the cloud is short of all types that would do.",
         value=view.number_without_place(_is_at_capacity),
     )
     since = stats.waiting_since

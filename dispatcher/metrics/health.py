@@ -16,7 +16,7 @@ def problem(problems: Collection[Problem]) -> Metric:
     """Return for each kind of problem whether there is one."""
     family = GaugeMetricFamily(
         "longshore_problem",
-        "1 while something of this kind is wrong, as /v1/health tells it.",
+        "1 while something of this kind is wrong, as /v1/health says.",
         labels=("kind",),
     )
     there = {each.kind for each in problems}

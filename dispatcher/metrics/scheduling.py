@@ -19,7 +19,7 @@ def families(view: EngineView, now: float) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "longshore_planning_failures",
-        "Planning passes that failed by an error of our own, and decided nothing.",
+        "Planning passes that failed because of a bug, and decided nothing.",
         value=stats.failures,
     )
     yield GaugeMetricFamily(

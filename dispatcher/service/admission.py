@@ -291,7 +291,7 @@ class AdmissionController:
             raise Unavailable(str(error)) from error
         except TimeoutError as error:
             forget()
-            raise Unavailable("the store takes too long; nothing was taken in") from error
+            raise Unavailable("the store takes too long; nothing was accepted") from error
         except asyncio.CancelledError:
             forget()
             raise
@@ -399,7 +399,7 @@ class AdmissionController:
         except TimeoutError:
             if self._store.withdraw(future):
                 why = self._store.problem or "the store takes too long"
-                raise Unavailable(f"{why}; nothing was taken in") from None
+                raise Unavailable(f"{why}; nothing was accepted") from None
             await self._committed(change, written)
         except (StoreClosed, Withdrawn) as error:
             raise Unavailable(str(error)) from error
@@ -445,7 +445,7 @@ class AdmissionController:
         self._expect_store()
         if self._view.pool.held_up:
             raise Unavailable(
-                "the store takes too long; this was not taken in, and what was asked for before "
+                "the store takes too long; this was not accepted, and what was asked for before "
                 "is done once that is written"
             )
         try:
@@ -460,7 +460,8 @@ class AdmissionController:
         except TimeoutError as error:
             why = self._store.problem or "the store takes too long"
             raise Unavailable(
-                f"{why}: this was taken in. It is done once it is written, and forgotten if the "
+                f"{why}: this was accepted. It takes effect once it is written, and "
+                "forgotten if the "
                 "server ends before; ask again once the store works"
             ) from error
 

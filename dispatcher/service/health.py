@@ -58,7 +58,7 @@ class HealthService:
         now = self._now()
         stopping = ""
         if self._runtime.failure is not None:
-            stopping = "the dispatcher is stopping after an error; see its log"
+            stopping = "the server is stopping after an error; see its log"
         elif self._runtime.stopping:
             stopping = "the server is shutting down"
         of_server = [

@@ -316,7 +316,7 @@ class Workflow:
     def _no_turn(self, container: Container) -> WaitReason:
         """Return why an element waits for its turn."""
         under_way = self._jobs.under_way_with(container)
-        message = f"as many of its array are under way as may be at once ({under_way})"
+        message = f"as many elements of its array run as may at once ({under_way})"
         return WaitReason(code="max_running", message=message, limit="max_running")
 
     def needs(self, container_id: str) -> Needs:

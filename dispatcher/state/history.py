@@ -194,7 +194,7 @@ class History:
     def began(self, locked: Collection[str], now: float) -> None:
         """Note which containers were locked when this process began."""
         for container_id in sorted(locked):
-            message = "it had a place when the dispatcher started again"
+            message = "it had a place when the server started again"
             self._note(container_id, "locked", message, now)
 
     def published(self, what: Collection[Publication], now: float) -> None:
@@ -258,7 +258,7 @@ class History:
         delays = list(_delays(container, latest))
         found = [_submitted(container)]
         if container.created_at < began_at:
-            message = "the dispatcher started again; of what was decided before, only attempts are"
+            message = "the server started again; of what was decided before, only attempts are"
             found.append(HistoryEvent(at=began_at, kind="restart", message=f"{message} known"))
         found += events
         found += _earlier(container.attempts[: -len(latest)] if latest else ())
@@ -446,7 +446,7 @@ def _was_kept(container: Container, start: float) -> tuple[str, str]:
     """Return what a container waited for, from `start` on, that has ended since."""
     after = container.spec.after
     if not after or start > container.created_at:
-        return "max_running", "as many of its array were under way as may be at once"
+        return "max_running", "as many elements of its array ran as may at once (max_running)"
     names = ", ".join(each.of for each in after[:_AFTER_TOLD])
     more = f" and {len(after) - _AFTER_TOLD} more" if len(after) > _AFTER_TOLD else ""
     return "after", f"it waited for the end of {names}{more}"

@@ -127,7 +127,8 @@ class Ec2InstanceSet:
                 if "Reservations" not in page:
                     # Somebody between us and EC2 answered; "nothing is there" was not said.
                     raise CloudError(
-                        "DescribeInstances: the answer is none of EC2's; see that region, proxies"
+                        "DescribeInstances: the answer does not come from EC2; check that "
+                        "region, proxies"
                         " and driver.parameters.endpoint_url are right"
                     )
                 for described in _described(page):

@@ -47,7 +47,9 @@ def _listed(
             Filters=leftover_filters(tags), PaginationConfig={"PageSize": _PAGE}
         ):
             if what not in page:
-                raise CloudError(f"{call}: the answer is none of EC2's; see that region is right")
+                raise CloudError(
+                    f"{call}: the answer does not come from EC2; check that region is right"
+                )
             yield from page[what]
     except FAILURES as failure:
         raise judged(failure, call=call, changes=False).error from failure

@@ -326,10 +326,12 @@ class CloudModel:
         if not self._falls(self.faults.rate_limits):
             return None
         told = self.faults.retry_after_s or None
-        return RateLimitError("the simulated cloud throttles", retry_after_s=told)
+        return RateLimitError("the simulated cloud limits the rate of calls", retry_after_s=told)
 
     def _failure(self, share: float, call: str) -> CloudError | None:
-        return CloudError(f"a {call} call failed, as told") if self._falls(share) else None
+        return (
+            CloudError(f"a {call} call failed, as it was told to") if self._falls(share) else None
+        )
 
     def _refusal(self, type_: InstanceType) -> CloudError | None:
         limits = self.limits
@@ -343,7 +345,7 @@ class CloudModel:
             return QuotaError(f"the quota of {most} instances of {market} is used up")
         scope = limits.shortages.get(type_.provider_type)
         if scope is not None:
-            return CapacityError(f"there is no {type_.provider_type} to be had", scope=scope)
+            return CapacityError(f"no {type_.provider_type} is available", scope=scope)
         room = limits.capacity.get(type_.provider_type)
         taken = sum(m.type.provider_type == type_.provider_type for m in self.machines.values())
         if room is not None and taken >= room:

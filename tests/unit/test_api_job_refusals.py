@@ -27,11 +27,11 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
                 " [./prepare]}, {name: train, command: [./a]}]"
             ),
         ),
-        ({"tasks": [ONE], "schedule": "x"}, "schedule", "is not known: its name here is periodic"),
+        ({"tasks": [ONE], "schedule": "x"}, "schedule", "is not known: here it is called periodic"),
         (
             {"tasks": [ONE], "kind": "batch"},
             "kind",
-            "is not known: its name here is type",
+            "is not known: here it is called type",
         ),
         (
             {"tasks": [ONE], "timeout": 60},
@@ -39,12 +39,16 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
             "is not known: say time_limit_s in a task",
         ),
         ({"tasks": [ONE], "cpus": 4}, "cpus", "is not known: say cpus in a task"),
-        ({"tasks": [ONE], "namespace": "x"}, "namespace", "is not known: its name here is project"),
+        (
+            {"tasks": [ONE], "namespace": "x"},
+            "namespace",
+            "is not known: here it is called project",
+        ),
         (
             {"tasks": [ONE], "runtime": 3},
             "runtime",
             (
-                "is not known: its name here is runtime_s of an elastic job,"
+                "is not known: here it is called runtime_s of an elastic job,"
                 " else time_limit_s in a task"
             ),
         ),
@@ -52,29 +56,29 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
             {"tasks": [ONE], "max_fails": 3},
             "max_fails",
             (
-                "is not known: there is nothing like it here; what does not wait for others goes on"
+                "is not known: Longshore has nothing like it; what does not wait for others goes on"
                 " when they fail, until 'longshore cancel ID'"
             ),
         ),
         (
             {"tasks": [ONE], "periodic": {"cron": "@daily", "timeZone": "UTC"}},
             "periodic.timeZone",
-            "is not known: its name here is time_zone",
+            "is not known: here it is called time_zone",
         ),
         (
             {"tasks": [ONE], "periodic": {"cron": "@daily", "suspend": True}},
             "periodic.suspend",
-            "is not known: there is nothing like it here; 'longshore hold ID' does that",
+            "is not known: Longshore has nothing like it; 'longshore hold ID' does that",
         ),
         (
             {"tasks": [ONE], "parameterized": {"meta_optional": {}}},
             "parameterized.meta_optional",
-            "is not known: its name here is optional",
+            "is not known: here it is called optional",
         ),
         (
             {"tasks": [ONE], "type": "system", "update": {"maxUnavailable": 1}},
             "update.maxUnavailable",
-            "is not known: its name here is max_parallel",
+            "is not known: here it is called max_parallel",
         ),
         (
             {"tasks": [{**ONE, "type": "system"}]},
@@ -89,18 +93,18 @@ WHAT_IDS_ARE = "name a container (c-...), a job (j-...) or a task of a job (j-..
         (
             {"tasks": [{**ONE, "parallelism": 3}]},
             "tasks[0].parallelism",
-            "is not known: its name here is array: {size: N, max_running: M}",
+            "is not known: here it is called array: {size: N, max_running: M}",
         ),
         (
             {"tasks": [{**ONE, "array": {"size": 3, "parallelism": 1}}]},
             "tasks[0].array.parallelism",
-            "is not known: its name here is max_running",
+            "is not known: here it is called max_running",
         ),
         (
             {"tasks": [{**ONE, "volumes": []}]},
             "tasks[0].volumes",
             (
-                "is not known: there is nothing like it here; engine.arguments of the server's"
+                "is not known: Longshore has nothing like it; engine.arguments of the server's"
                 " configuration mounts for all that have an image"
             ),
         ),

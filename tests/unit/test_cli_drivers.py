@@ -111,7 +111,7 @@ def test_a_driver_that_fails_a_check_exits_with_1(tmp_path: Path, capsys: Captur
     assert main(["driver", "test", "-c", written(tmp_path, of), *QUICK]) == 1
     out = capsys.readouterr().out
     assert "failed " in out
-    assert "create: it raises CloudError: a create call failed, as told; look at" in out
+    assert "create: it raises CloudError: a create call failed, as it was told to; look at" in out
     assert "listed: it takes an instance, and there is none: a create call failed" in out
 
 

@@ -181,7 +181,7 @@ def test_a_plan_tells_what_would_change_and_what_it_costs(
         ([], 20, 0, 20, ""),
         ([], 25, 7, 20, "and 5 more (--steps)"),
         (["--steps"], 25, 0, 25, ""),
-        (["--steps"], 25, 7, 25, "and 7 more that are not told"),
+        (["--steps"], 25, 7, 25, "and 7 more that are not shown"),
     ],
 )
 def test_of_many_steps_the_first_are_told(

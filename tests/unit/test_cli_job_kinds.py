@@ -246,7 +246,7 @@ def test_what_is_wrong_with_a_job_is_noted_in_the_list(
     assert said in " ".join(capsys.readouterr().out.split())
     assert f"trouble        {said}" in shown(capsys, job_id)
     assert main(["explain", job_id]) == 0
-    assert f"It is not well: {said}.\n" in capsys.readouterr().out
+    assert f"It is in trouble: {said}.\n" in capsys.readouterr().out
     assert main(["explain", job_id, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["trouble"]
     assert told == {"code": "started_again", "message": said}
@@ -308,7 +308,7 @@ def test_the_log_of_a_job_is_that_of_its_last_container_on_an_instance(
     them = "--instance: i-1, i-2"
     for options, sentence in (
         ([], f"{job_id} has containers on several instances. Choose one with {them}"),
-        (["--index", "0"], f"{job_id} is no array. Leave --index out"),
+        (["--index", "0"], f"{job_id} is not an array. Leave --index out"),
     ):
         assert main(["logs", job_id, *options]) == 2
         assert capsys.readouterr().err == f"longshore: {sentence}\n"

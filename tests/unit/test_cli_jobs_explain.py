@@ -78,7 +78,7 @@ def test_logs_of_a_job_with_one_container(server: CliServer, capsys: Capture) ->
         ),
         (
             ["j-00000001", "--task", "join", "--index", "0"],
-            "j-00000001/join is no array. Leave --index out",
+            "j-00000001/join is not an array. Leave --index out",
         ),
         (
             ["c-00000001", "--index", "0"],

@@ -123,7 +123,7 @@ def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -
     assert {fate.cause: fate.ids for fate in found.fates}["held"] == (others[0],)
     estimate = waiting(rig, "c-2").estimate
     assert (estimate.earliest_s, estimate.latest_s) == (0.0, None)
-    assert "nobody knows how long what runs will take" in estimate.basis
+    assert "nobody knows how long what is running will take" in estimate.basis
 
 
 def test_full_ones_are_counted_one_by_one_though_looked_at_by_their_shape() -> None:

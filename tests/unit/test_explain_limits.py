@@ -70,7 +70,7 @@ def test_what_a_project_and_a_user_spend_is_told_with_what_a_new_instance_would_
 
 def test_an_estimate_follows_the_reason_also_while_some_instance_is_full() -> None:
     for code, begins in (
-        ("behind", "what is next in line"),
+        ("behind", "whatever is next in line"),
         ("supervisors", "another supervisor"),
         ("spend_limit", "something that is paid for"),
         ("creating", "room comes free first, or a new instance must be created"),
@@ -83,7 +83,7 @@ def test_an_estimate_follows_the_reason_also_while_some_instance_is_full() -> No
 
 def test_an_estimate_says_what_must_come_before_anything_is_placed() -> None:
     for reason, begins in (
-        (not_listed("no route"), "the cloud must tell first which instances there are"),
+        (not_listed("no route"), "the cloud must first tell which instances there are"),
         (PASS_FAILED, "a planning pass must succeed first"),
     ):
         found = estimate(Situation(reason=reason, boots=None))

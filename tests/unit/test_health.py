@@ -253,7 +253,7 @@ def test_instances_that_cannot_be_ended_are_told_until_one_call_succeeds() -> No
     refuse()
     assert abs(kinds(rig)[ProblemKind.DESTROYS] - since) < 2
     [message] = told(rig)
-    assert message.startswith("i-001 cannot be ended, and is billed: ")
+    assert message.startswith("i-001 cannot be destroyed, and is still billed: ")
     assert message.endswith("you may not")
     rig.silent.clear()
     rig.advance(60)

@@ -98,7 +98,7 @@ def test_the_later_elements_of_a_limited_array_have_their_turn_later() -> None:
     (why,) = plan.waiting
     assert (why.code, why.message) == (
         "max_running",
-        "as many of its array are under way as may be at once (2)",
+        "as many elements of its array run as may at once (2)",
     )
     assert [(step.action, step.detail) for step in plan.steps] == [
         ("place", "1 container of a: room on a t1 that is created"),

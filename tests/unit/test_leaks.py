@@ -245,7 +245,7 @@ def test_a_held_instance_that_was_never_reached() -> None:
     leak = one(rig)
     assert (leak.kind, leak.since) == (LeakKind.SILENT_HELD, 1000.0)
     assert leak.why == "it is held, and has not become ready in 600 s (connect: refused)"
-    assert leak.remedy == "mend it, or end it: longshore instance kill i-001"
+    assert leak.remedy == "repair it, or destroy it: longshore instance kill i-001"
 
 
 def test_a_held_instance_that_fell_silent() -> None:

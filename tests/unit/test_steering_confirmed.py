@@ -129,7 +129,7 @@ async def test_who_asks_waits_for_the_store_and_is_told_when_that_takes_too_long
         each.set_result(None)
     assert (await asking).idle_behavior == "hold"
     monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 0.05)
-    with pytest.raises(Unavailable, match="takes too long: this was taken in"):
+    with pytest.raises(Unavailable, match="takes too long: this was accepted"):
         await services.instances.set_idle_behavior("i-001", IdleBehavior.DRAIN)
     monkeypatch.setattr(admission, "_WRITE_PATIENCE_S", 60.0)
     again = asyncio.create_task(services.instances.set_idle_behavior("i-001", IdleBehavior.DRAIN))
@@ -154,7 +154,7 @@ async def test_nothing_is_taken_in_that_would_wait_behind_a_store_that_hangs(
     rig.now += HELD_UP_AFTER_S
     runtime.post(Woken())
     await asyncio.wait([asking], timeout=0.1)
-    with pytest.raises(Unavailable, match="takes too long; this was not taken in"):
+    with pytest.raises(Unavailable, match="takes too long; this was not accepted"):
         await services.instances.kill("i-001", "too old")
     assert rig.engine.pool.workers["i-001"].killed is None
     for each in hanging.writes:

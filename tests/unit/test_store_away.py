@@ -135,10 +135,10 @@ async def test_leaks_name_the_stores_problem_first(
         capsys.readouterr()
         assert await run("leaks") == 1
         said = capsys.readouterr()
-        assert "mend the store first: until it can be written" in said.out
+        assert "repair the store first: until it can be written" in said.out
         assert "listings: credentials" not in said.out
         first, second = said.err.splitlines()
-        assert first.startswith(f"longshore: mend this first: {LOCKED}; ")
+        assert first.startswith(f"longshore: repair this first: {LOCKED}; ")
         assert second.startswith("longshore: more may be billed and not wanted")
         assert "log" not in second
         _, told = await answer(url, "GET", "/v1/leaks")

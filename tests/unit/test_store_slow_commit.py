@@ -147,7 +147,7 @@ async def test_an_answer_goes_on_waiting_for_a_commit_that_is_under_way(
         answer = asyncio.create_task(submit(services))
         await asyncio.to_thread(stall.began.wait, 60)
         done, _ = await asyncio.wait([answer], timeout=1.0)
-        assert not done, "nobody says that nothing was taken in"
+        assert not done, "nobody says that nothing was accepted"
         stall.end()
         container_id = await answer
     assert ids(store) == [container_id]
@@ -160,7 +160,7 @@ async def test_who_is_not_told_what_came_of_it_is_told_that(
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="may be done or not; send it again with the same Idemp"):
             await submit(services, key="k")
-        with pytest.raises(Unavailable, match="nothing was taken in") as refused:
+        with pytest.raises(Unavailable, match="nothing was accepted") as refused:
             await submit(services, key="another")
         assert not isinstance(refused.value, InDoubt), "that one was behind it, and is taken back"
         stall.end()

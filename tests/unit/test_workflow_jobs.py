@@ -369,4 +369,4 @@ def test_who_waits_for_its_turn_is_told_how_many_have_theirs() -> None:
     reason = made.engine.why_waiting("c-1002")
     assert reason is not None
     assert (reason.code, reason.limit) == ("max_running", "max_running")
-    assert reason.message.endswith("may be at once (2)")
+    assert reason.message.endswith("as may at once (2)")

@@ -89,7 +89,9 @@ class EventStream:
     def _still_valid(self, last_event_id: str, newest: int) -> int | None:
         match = _EVENT_ID.fullmatch(last_event_id)
         if match is None:
-            raise InvalidRequest([("Last-Event-ID", "must be the id of an event, as it came")])
+            raise InvalidRequest(
+                [("Last-Event-ID", "must be the id of an event, exactly as it was sent")]
+            )
         epoch, number = match.group(1), int(match.group(2))
         if number > newest or (epoch is not None and int(epoch) != self._encoder.epoch):
             return None
@@ -168,7 +170,7 @@ class EventStream:
             # What came after the last one sent is no longer kept; a new start must not want it.
             await send(self._encoder.message("gap", _GAP, number=newest))
         else:
-            what = "The server stops: come back with the last id that you got."
+            what = "The server is stopping: reconnect with the last id that you received."
             await send(self._encoder.message("stopped", what))
         return True
 

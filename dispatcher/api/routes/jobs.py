@@ -75,7 +75,9 @@ class JobRoutes:
         query = QueryString(request, JOB_LIST_PARAMETERS)
         parent, own = query.text("parent"), query.choice("own", "false", ("true", "false"))
         if parent and own == "true":
-            raise InvalidRequest([("own", "leaves out the runs that parent asks for: give one")])
+            raise InvalidRequest(
+                [("own", "leaves out the runs that parent asks for: give only one of the two")]
+            )
         which = JobFilter(
             states=tuple(_STATES[word] for word in query.choices("state", _STATES)),
             user=query.text("user"),

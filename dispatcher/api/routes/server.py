@@ -117,7 +117,7 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             method="GET",
             path="/v1/health",
             handler=server.health,
-            summary="Tell how the server does: what is wrong since when, and its disks",
+            summary="Tell how the server is doing: what is wrong, since when, and its disks",
             answer=(HealthAnswer,),
         ),
         Route(

@@ -127,10 +127,10 @@ class PeriodicRequest(Request, frozen=True, kw_only=True):
     advice_on_words: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             ("startingDeadlineSeconds", "deadline_s", "deadline"),
-            "there is nothing like it here; of missed times the latest is made up for",
+            "Longshore has nothing like it; of missed times the latest is made up for",
         ),
         **dict.fromkeys(
-            ("suspend", "enabled"), "there is nothing like it here; 'longshore hold ID' does that"
+            ("suspend", "enabled"), "Longshore has nothing like it; 'longshore hold ID' does that"
         ),
     }
 

@@ -77,7 +77,7 @@ _INSTEAD: Mapping[str, str] = {
 }
 
 NOTHING_LIKE: Mapping[str, str] = {
-    **{word: f"there is nothing like it here; {what}" for word, what in _INSTEAD.items()},
+    **{word: f"Longshore has nothing like it; {what}" for word, what in _INSTEAD.items()},
     **dict.fromkeys(
         ("apiVersion", "kind", "metadata", "spec", "containerOverrides", "jobDefinition"),
         "this is how another system has it, docs/jobs.md tells what to write here",

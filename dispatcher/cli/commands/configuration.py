@@ -36,7 +36,7 @@ def config() -> None:
     type=click.Path(dir_okay=False),
     help="Where to write it; - is stdout.",
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(*, config_path: str, force: bool) -> None:
     """Write a configuration file with every key explained."""
     text = example()
@@ -67,7 +67,7 @@ def check(*, config_path: str | None) -> None:
 
 @config.command()
 @config_option
-@click.option("--secrets", is_flag=True, help="Show what the driver's parameters keep secret, too.")
+@click.option("--secrets", is_flag=True, help="Show the driver's secret parameters, too.")
 @json_option
 def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
     """Print the configuration as it takes effect, with defaults filled in.

@@ -30,10 +30,12 @@ _OUTCOMES = {"passed": "green", "failed": "red", "not shown": None}
 @click.command()
 @config_option
 @click.option(
-    "--only", metavar="CHECK", multiple=True, help="Only this check; may be given several times."
+    "--only", metavar="CHECK", multiple=True, help="Run only this check; repeat for several."
 )
-@click.option("--instance-type", metavar="NAME", help="The type to create; else the cheapest.")
-@click.option("--image", metavar="IMAGE", help="The image to boot; else pool.image.")
+@click.option(
+    "--instance-type", metavar="NAME", help="The instance type to create; by default the cheapest."
+)
+@click.option("--image", metavar="IMAGE", help="The image to boot; by default pool.image.")
 @click.option("--command", metavar="CMD", default="", help="One more command to run there.")
 @click.option("--pause", is_flag=True, help="Wait for Enter before the instance is destroyed.")
 @click.option(

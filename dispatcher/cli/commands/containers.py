@@ -36,24 +36,24 @@ PS_COLUMNS = output.Columns(
 
 
 @click.command()
-@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include those that have ended.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice(CONTAINER_STATES),
-    help="Only in this state, repeated for several.",
+    help="Only those in this state; repeat for several.",
 )
-@click.option("--user", default="", metavar="USER", help="Only of this user.")
-@click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
-@click.option("--job", "job_id", default="", metavar="ID", help="Only of this job.")
-@click.option("--task", default="", metavar="NAME", help="With --job: only of this task.")
+@click.option("--user", default="", metavar="USER", help="Only this user's.")
+@click.option("--project", default="", metavar="PROJECT", help="Only this project's.")
+@click.option("--job", "job_id", default="", metavar="ID", help="Only this job's.")
+@click.option("--task", default="", metavar="NAME", help="With --job: only this task's.")
 @click.option(
     "--index",
     "array_index",
     type=WholeNumber(0),
     metavar="N",
-    help="With --job: only with this place in its array.",
+    help="With --job: only this array index.",
 )
 @click.option(
     "--limit",
@@ -61,7 +61,7 @@ PS_COLUMNS = output.Columns(
     metavar="N",
     default=PS_LIMIT,
     show_default=True,
-    help="At most so many, the newest first.",
+    help="Show at most this many, newest first.",
 )
 @json_option
 @server_command

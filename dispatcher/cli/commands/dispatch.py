@@ -28,9 +28,11 @@ from longshore.dispatcher.cli.submission import pairs
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="The value of a parameter, repeated.",
+    help="The value of a parameter; repeat for several.",
 )
-@click.option("--wait", "-w", "wait", is_flag=True, help="Wait, and exit with the run's code.")
+@click.option(
+    "--wait", "-w", "wait", is_flag=True, help="Wait for the run, and exit with its exit code."
+)
 @idempotency_option
 @json_option
 @server_command

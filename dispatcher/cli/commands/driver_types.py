@@ -29,11 +29,15 @@ _UNITS = (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 
     "--driver",
     "driver_name",
     metavar="NAME",
-    help="The driver, if it is not that of the file; then without parameters.",
+    help="Use this driver in place of the configured one, with its default parameters.",
 )
-@click.option("--region", metavar="REGION", default="", help="Another region than the driver's.")
-@click.option("--families", metavar="F[,F...]", default="", help="Only these, like m7i,g5.")
-@click.option("--preemptible", is_flag=True, help="Also as ones that the cloud can take back.")
+@click.option(
+    "--region", metavar="REGION", default="", help="Use another region than the driver's."
+)
+@click.option(
+    "--families", metavar="F[,F...]", default="", help="Only these families, for example m7i,g5."
+)
+@click.option("--preemptible", is_flag=True, help="Add their preemptible (spot) variants.")
 @json_option
 def types(
     *,

@@ -48,7 +48,9 @@ def _summary(seen: HealthAnswer) -> str:
 
 def _disks(seen: HealthAnswer) -> list[tuple[str, str]]:
     store, logs = seen.store, seen.logs
-    waiting = f", {store.pending_writes} changes wait to be written" if store.pending_writes else ""
+    pending = store.pending_writes
+    waiting = f", {pending} {'change waits' if pending == 1 else 'changes wait'} to be written"
+    waiting = waiting if pending else ""
     sizes = f"{_rough(store.database_bytes)}, and {_rough(store.wal_bytes)} in its WAL"
     return [
         ("store", f"{sizes}{waiting}"),

@@ -23,12 +23,16 @@ GONE_COLUMNS = output.Columns(
 
 
 @click.command()
-@click.option("--gone", is_flag=True, help="Those that are gone instead, the last first, and why.")
+@click.option(
+    "--gone",
+    is_flag=True,
+    help="Show those that are gone instead, latest first, and why they went.",
+)
 @click.option(
     "--limit",
     type=WholeNumber(1, INSTANCES_LIMIT_MAX),
     metavar="N",
-    help=f"At most so many; without it all that there are, or the last {GONE_LIMIT} that went.",
+    help=f"Show at most this many; by default all, or the last {GONE_LIMIT} that are gone.",
 )
 @json_option
 @server_command
@@ -175,7 +179,7 @@ def show_fields(seen: InstanceAnswer) -> list[tuple[str, str]]:
 def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
     options = [
         click.argument("instance_id", metavar="ID"),
-        click.option("--reason", default="", help="Why, for whoever looks at it later."),
+        click.option("--reason", default="", help="The reason, for whoever looks at it later."),
     ]
     if ends:
         until = "--until"
@@ -204,14 +208,18 @@ def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
     instance.command(name, help=explained)(command)
 
 
-_behavior_command("run", "Let instance ID work again, and end when it is idle for long.")
+_behavior_command(
+    "run", "Let instance ID take work again, and shut it down once it has been idle for long."
+)
 _behavior_command("hold", "Give instance ID no new work, and never shut it down.", ends=True)
-_behavior_command("drain", "Give instance ID no new work, and shut it down when it is empty.")
+_behavior_command("drain", "Give instance ID no new work, and shut it down once it is empty.")
 
 
 @instance.command()
 @click.argument("instance_id", metavar="ID")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for those whose work it ends.")
+@click.option(
+    "--reason", default="", metavar="TEXT", help="The reason, for those whose work it ends."
+)
 @server_command
 def kill(*, client: Client, instance_id: str, reason: str) -> None:
     """Destroy instance ID now, whatever runs on it."""

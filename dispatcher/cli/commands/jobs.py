@@ -21,16 +21,16 @@ COLUMNS = output.Columns(
 
 
 @click.command()
-@click.option("-a", "--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include those that have ended.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice(JOB_STATES),
-    help="Only in this state, repeated for several.",
+    help="Only those in this state; repeat for several.",
 )
-@click.option("--user", default="", metavar="USER", help="Only of this user.")
-@click.option("--project", default="", metavar="PROJECT", help="Only of this project.")
+@click.option("--user", default="", metavar="USER", help="Only this user's.")
+@click.option("--project", default="", metavar="PROJECT", help="Only this project's.")
 @click.option("--name", default="", metavar="NAME", help="Only with this name.")
 @click.option("--parent", default="", metavar="ID", help="Only the runs of this job.")
 @click.option(
@@ -39,7 +39,7 @@ COLUMNS = output.Columns(
     metavar="N",
     default=JOBS_LIMIT,
     show_default=True,
-    help="At most so many, the newest first.",
+    help="Show at most this many, newest first.",
 )
 @json_option
 @server_command

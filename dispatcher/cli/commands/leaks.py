@@ -30,7 +30,7 @@ def leaks(*, client: Client, as_json: bool) -> int:
     seen = read(document, LeakList)
     if seen.store_problem:
         output.say(
-            f"mend this first: {seen.store_problem}; until then instances may be neither listed "
+            f"repair this first: {seen.store_problem}; until then instances may be neither listed "
             "nor ended"
         )
     if as_json:

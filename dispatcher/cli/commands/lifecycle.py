@@ -29,7 +29,7 @@ from longshore.dispatcher.input.quantities import PRIORITY_MAX
     "timeout_s",
     type=Number(least=0),
     metavar="SECONDS",
-    help="Give up after this long, with exit code 124; what was waited for goes on.",
+    help="Stop waiting after this long, with exit code 124; what was waited for goes on.",
 )
 @json_option
 @server_command

@@ -42,18 +42,20 @@ SILENCES_PER_LOOK = 5
 
 @click.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--task", metavar="NAME", help="Of a job: the task whose container is meant.")
+@click.option("--task", metavar="NAME", help="Of a job: the task that the container belongs to.")
 @click.option(
     "--index",
     "array_index",
     type=WholeNumber(0),
     metavar="N",
-    help="Of a job: the place of the container in its array.",
+    help="Of a job: the container's array index.",
 )
 @click.option(
-    "--instance", metavar="ID", help="Of a system or sysbatch job: where the container is."
+    "--instance",
+    metavar="ID",
+    help="Of a system or sysbatch job: the instance that the container is on.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on until the container has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the container has ended.")
 @click.option(
     "--stream",
     type=click.Choice(BOTH_STREAMS),
@@ -62,7 +64,7 @@ SILENCES_PER_LOOK = 5
 @click.option(
     "--raw",
     is_flag=True,
-    help="On a terminal, too, write every byte as it is: it obeys escape sequences.",
+    help="Write every byte as it is to a terminal, too, which obeys escape sequences.",
 )
 @server_command
 def logs(

@@ -25,9 +25,9 @@ CHANGES = tuple(field.name for field in msgspec.structs.fields(PlannedChanges))
 
 @click.command()
 @job_file_option
-@click.option("--job", "job_id", default="", metavar="ID", help="As the update of this job.")
+@click.option("--job", "job_id", default="", metavar="ID", help="Plan it as an update of this job.")
 @click.option(
-    "--steps", "all_steps", is_flag=True, help=f"All steps, not the first {STEPS_SHOWN} only."
+    "--steps", "all_steps", is_flag=True, help=f"Show all steps, not only the first {STEPS_SHOWN}."
 )
 @json_option
 @server_command
@@ -91,7 +91,7 @@ def print_plan(seen: PlanAnswer, *, all_steps: bool) -> None:
     if more := len(seen.steps) - len(shown):
         click.echo(f"and {more} more (--steps)")
     elif seen.steps_left_out:
-        click.echo(f"and {seen.steps_left_out} more that are not told")
+        click.echo(f"and {seen.steps_left_out} more that are not shown")
     click.echo("\nNothing was changed.")
 
 

@@ -18,7 +18,7 @@ from longshore.drivers.errors import ConfigError, LongshoreError
 @click.option(
     "--accept-new-store",
     is_flag=True,
-    help="Take the store for ours though the data directory knows another, or a later state of it.",
+    help="Accept the store although the data directory knows another, or a later state of it.",
 )
 def serve(*, config_path: str | None, accept_new_store: bool) -> int:
     """Run the server until SIGTERM or Ctrl-C.

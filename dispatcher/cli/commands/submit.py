@@ -36,12 +36,14 @@ from longshore.dispatcher.cli.submission import content, is_job_body, read_sourc
     "files",
     multiple=True,
     metavar="FILE",
-    help="One job, or one container or a list, as YAML or JSON; - is stdin; repeated (containers "
-    "only): all or nothing.",
+    help="A job, a container or a list of containers, as YAML or JSON; - is stdin. Repeat for "
+    "several files of containers: all or nothing.",
 )
 @container_options
-@click.option("--wait", "-w", "wait", is_flag=True, help="Wait, and exit with the code.")
-@click.option("--follow", is_flag=True, help="Write its output as it comes; implies --wait.")
+@click.option(
+    "--wait", "-w", "wait", is_flag=True, help="Wait for the end, and exit with its exit code."
+)
+@click.option("--follow", is_flag=True, help="Show the output as it comes; implies --wait.")
 @idempotency_option
 @json_option
 @server_command
@@ -101,7 +103,7 @@ def sources_of(
     given = sorted(name for name, value in described.items() if value not in (None, (), ""))
     if files and (command or given):
         what = f"--{given[0].replace('_', '-')}" if given else "a command"
-        raise click.UsageError(f"-f and {what} exclude each other: write it into the file.")
+        raise click.UsageError(f"-f and {what}cannot be combined: write it into the file.")
     if not files and not command and not described["image"]:
         raise click.UsageError("Nothing to run: give '-- CMD...', '--image IMAGE' or '-f FILE'.")
     return read_sources(files)

@@ -122,7 +122,7 @@ def explanation(job: JobAnswer, groups: list[WaitingGroup], examined: int) -> li
     if job.next_launch:
         lines.append(f"Its next launch is at {times.moment(job.next_launch)}.")
     if job.trouble:
-        lines.append(f"It is not well: {job.trouble.message}.")
+        lines.append(f"It is in trouble: {job.trouble.message}.")
     if job.counts.locked:
         lines.append(
             f"{job.counts.locked} have a place, or are next in line, and have not started yet."

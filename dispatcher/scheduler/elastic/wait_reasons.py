@@ -85,7 +85,7 @@ NO_LESS_FREE = WaitReason(
 
 LATER_TURN = WaitReason(
     code="later_turn",
-    message="more jobs cannot begin than one pass tries; its turn comes in one of the next",
+    message="too many jobs wait for one pass to try all; its turn comes in one of the next",
 )
 
 

@@ -263,12 +263,13 @@ CAUSES: Mapping[str, str] = {
     "missing": "are missing from the cloud's listings",
     "offline": "have lost contact",
     "booting": "are not ready yet",
-    "overloaded": "say that too much runs there",
-    "on_trial": "have their container engine tried, since nothing that was started there ran",
-    "backlogged": "have too many logs that cannot be kept here yet",
+    "overloaded": "report that they are overloaded",
+    "on_trial": "are having their container engine tested, since nothing that was started "
+    "there ran",
+    "backlogged": "have too much output that the server cannot keep yet",
     "strays": "run what another store has started (see longshore strays list)",
     "exhausted": "are full",
-    "avoided": "have lost it, or could not run it, and are the last that it goes to",
+    "avoided": "have lost it or could not run it before, so that it goes there last",
     "kept": "have room that is kept for daemons or elastic jobs",
     "fits": "have room",
 }

@@ -158,29 +158,30 @@ def not_listed(problem: str) -> WaitReason:
 
 PASS_FAILED = WaitReason(
     code="pass_failed",
-    message="the last planning pass failed by an error of our own (see the server's log); the next"
-    " one comes within seconds",
+    message="the last planning pass failed because of a bug (see the server's log); the next one"
+    " follows within seconds",
 )
 TOO_MANY = WaitReason(
     code="max_containers",
-    message="as many containers have a place as may at once (max_containers, or less while the"
+    message="the limit of containers that have a place at once is reached (max_containers, or "
+    "less while the"
     " store or an instance is overloaded)",
     limit="max_containers",
 )
 SUPERVISORS = WaitReason(
     code="supervisors",
-    message="as many supervisors have a place as supervisor_fraction allows of what can run at"
-    " once, by max_containers, max_instances, max_hourly_spend or the cloud's quota",
+    message="the limit of supervisors at once is reached: supervisor_fraction of what can run by"
+    " max_containers, max_instances, max_hourly_spend or the cloud's quota",
     limit="supervisor_fraction",
 )
 CREATES = WaitReason(
     code="creating",
-    message="as many as may be are being created",
+    message="as many instances are being created as may be at once",
     limit="max_concurrent_creates",
 )
 TOKENS = WaitReason(
     code="creating",
-    message="its create waits for its turn: max_cloud_ops_per_second is reached",
+    message="its create call waits for its turn: max_cloud_ops_per_second is reached",
     limit="max_cloud_ops_per_second",
 )
 
