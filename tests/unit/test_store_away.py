@@ -129,7 +129,7 @@ async def test_leaks_name_the_stores_problem_first(
     rig.silent.add(ListInstances)
     rig.now += 600
     assert await run("leaks") == 1
-    assert "mend the listings" in capsys.readouterr().out
+    assert "repair the listings" in capsys.readouterr().out
     assert await writable(url) == 1
     async with away(store, tmp_path):
         capsys.readouterr()
@@ -143,7 +143,7 @@ async def test_leaks_name_the_stores_problem_first(
         assert "log" not in second
         _, told = await answer(url, "GET", "/v1/leaks")
         assert next(iter(told.items())) == ("store_problem", LOCKED)
-        assert told["items"][0]["remedy"].startswith("mend the store first")
+        assert told["items"][0]["remedy"].startswith("repair the store first")
         assert await writable(url) == 0
     assert await writable(url) == 1
 
