@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+import structlog
 from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
@@ -36,12 +38,16 @@ class CliServer:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cli-server")
         self._stopping: asyncio.Event | None = None
+        self._logging = structlog.get_config()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        # Its log is another process's: on our stdout it would stand in the command's documents.
+        self._logging = structlog.get_config()
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(io.StringIO()))
         self._thread.start()
         assert self._ready.wait(DEADLINE_S), "the server did not start"
 
@@ -49,6 +55,7 @@ class CliServer:
         if self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
+        structlog.configure(**self._logging)
 
     def do(self, action: Callable[[FakeBackend], T]) -> T:
         """Return what `action` gives on the server's event loop."""
