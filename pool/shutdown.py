@@ -38,9 +38,9 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
 
     There are none where nothing can be told to them, and none are those that survive KILL.
     """
-    residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.resident)]
+    residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.load.resident)]
     ending = [attempt for attempt in residents if not signals.given_up(attempt)]
-    if not worker.session_up or not ending:
+    if not worker.link.session_up or not ending:
         return False
     for attempt in ending:
         attempt.dismissed = True
@@ -54,7 +54,7 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
 def wait_anew(core: PoolCore, worker: Worker, now: float) -> None:
     """Give the dismissed residents of a worker their whole time again, if some are waited for."""
     ending = [a for a in core.attempts_on(worker.id) if _is_ending(a)]
-    if worker.state is WorkerState.SHUTDOWN and worker.session_up and ending:
+    if worker.state is WorkerState.SHUTDOWN and worker.link.session_up and ending:
         _wait(core, worker, ending, now)
 
 
@@ -106,9 +106,9 @@ def set_behavior(
         if behavior is IdleBehavior.RUN:
             # No pass could use it while it was idle: the next says whether anybody waits for it.
             core.awaited |= {worker.id}
-        if held and worker.session_up:
+        if held and worker.link.session_up:
             set_lease(core, worker)
-        worker.revision += 1
+        worker.link.revision += 1
     # Also when nothing changes here: somebody may have written other tags meanwhile.
     worker.untagged = True
     core.asked_behaviors[worker.id] = behavior
@@ -132,7 +132,7 @@ def _keep_note(core: PoolCore, worker: Worker, note: BehaviorNote | None) -> Non
 
 def release(core: PoolCore, worker: Worker, now: float) -> None:
     """Let a worker run again whose hold has come to its end."""
-    if worker.remembered:
+    if worker.cloud.remembered:
         # Nobody knows what its tags say now.
         core.timers.set(TimerKind.RELEASE, worker.id, now + core.settings.sync_interval_s)
         return
@@ -149,7 +149,7 @@ def set_lease(core: PoolCore, worker: Worker) -> None:
 
 def suspends_lease(worker: Worker) -> bool:
     """Return whether an instance is not to power itself off: it is held, or may be."""
-    return worker.behavior is IdleBehavior.HOLD or worker.remembered
+    return worker.behavior is IdleBehavior.HOLD or worker.cloud.remembered
 
 
 def save_tags(core: PoolCore, worker: Worker, now: float) -> None:
@@ -171,7 +171,7 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
         core.cloud_gate.changes.failed(event.error, now)
     worker = core.workers.get(event.instance_id)
     if worker is not None and worker.state is not WorkerState.SHUTDOWN:
-        worker.last_error = f"tags: {event.error}"
+        worker.health.last_error = f"tags: {event.error}"
         if limited:
             save_tags(core, worker, now)
         else:
@@ -180,9 +180,9 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
 
 def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
     """Judge a worker to be of no use, for good: it gets no more work and drains (see `review`)."""
-    if not worker.verdict:
-        worker.verdict = verdict
-        worker.revision += 1
+    if not worker.health.verdict:
+        worker.health.verdict = verdict
+        worker.link.revision += 1
         core.note_changed(worker, f"it is broken: {verdict}")
 
 
@@ -195,14 +195,14 @@ def is_draining(worker: Worker) -> bool:
     """
     if worker.behavior is not IdleBehavior.RUN:
         return worker.behavior is IdleBehavior.DRAIN
-    return bool(worker.broken or worker.interruption) or is_unrecognised(worker.type)
+    return bool(worker.health.broken or worker.health.interruption) or is_unrecognised(worker.type)
 
 
 def in_use(core: PoolCore, worker: Worker) -> bool:
     """Return whether something keeps a worker busy that has not been given up."""
     return not all(
         given_up(core.attempts[attempt_id])
-        for attempt_id in worker.attempts.keys() - worker.resident
+        for attempt_id in worker.load.attempts.keys() - worker.load.resident
     )
 
 
@@ -210,13 +210,13 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
     """Apply the idle rules to a worker whose state, behavior or attempts changed."""
     core.timers.clear(TimerKind.IDLE, worker.id)
     core.touch(worker.id)
-    if worker.broken and not worker.broken_at:
-        worker.broken_at = now
+    if worker.health.broken and not worker.health.broken_at:
+        worker.health.broken_at = now
     if worker.state is WorkerState.SHUTDOWN:
         if not are_ending(core, worker):
             wait_no_longer(core, worker, now)
         return
-    if worker.behavior is IdleBehavior.HOLD or worker.remembered:
+    if worker.behavior is IdleBehavior.HOLD or worker.cloud.remembered:
         # Who is only remembered may be held, for all that is known.
         return
     if _overdue(core, worker, now):
@@ -233,7 +233,7 @@ def review(core: PoolCore, worker: Worker, now: float) -> None:
 
 def _idle_since(worker: Worker) -> float:
     """Return since when an idle worker might have been used: not while it rests (see `_pause`)."""
-    return max(worker.state_since, worker.overloaded_until)
+    return max(worker.state_since, worker.health.overloaded_until)
 
 
 def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
@@ -258,7 +258,7 @@ def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
         set_behavior(core, worker, IdleBehavior.HOLD, now, _in_use(now))
         return False
     if booting:
-        why = worker.cloud_says or worker.last_error or "it never answered"
+        why = worker.cloud.says or worker.health.last_error or "it never answered"
         boot_failures.note(core, worker, why, now)
     shut_down(core, worker, trigger, now)
     return True
@@ -269,28 +269,30 @@ def _told(worker: Worker) -> Trigger | None:
 
     Who has a session is there, whatever a listing says; what failed may run if it did so before.
     """
-    if worker.session_up:
+    if worker.link.session_up:
         return None
-    if worker.power is Power.STOPPED and worker.power_listings > 1:
+    if worker.cloud.power is Power.STOPPED and worker.cloud.power_listings > 1:
         # Some clouds say so for a moment while an instance boots, or its machine does.
         return Trigger.STOPPED
-    failed = worker.power is Power.FAILED and worker.state in _NOT_READY and not worker.shown
+    failed = (
+        worker.cloud.power is Power.FAILED and worker.state in _NOT_READY and not worker.link.shown
+    )
     return Trigger.FAILED if failed else None
 
 
 def _timeout(core: PoolCore, worker: Worker) -> tuple[Trigger | None, float]:
     """Return which timeout a worker has, None for none, and when it ends."""
     settings = core.settings
-    heard_at = max(worker.last_contact, core.moved_on_at)
+    heard_at = max(worker.link.last_contact, core.moved_on_at)
     if worker.state in _NOT_READY:
-        end_at = max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s
+        end_at = max(worker.link.boots_since, core.moved_on_at) + settings.boot_timeout_s
         if is_draining(worker):
             # What was found there may end, as long as the instance is heard of (see `_drain`).
-            if worker.session_up:
+            if worker.link.session_up:
                 return None, 0.0
             end_at = max(end_at, heard_at + settings.probe_timeout_s)
         return Trigger.BOOT_TIMEOUT, end_at
-    if worker.session_up:
+    if worker.link.session_up:
         return None, 0.0
     return Trigger.PROBE_TIMEOUT, heard_at + settings.probe_timeout_s
 
@@ -307,13 +309,13 @@ def _may_be_in_use(core: PoolCore, worker: Worker) -> bool:
     With that store went what its key is proven by, so that nobody can look. It is held: an admin
     sees it among the leaks, and says what becomes of it.
     """
-    provable = worker.host_key or worker.secret or worker.launched_here
-    return core.spares_unknown and not worker.shown and not provable
+    provable = worker.link.host_key or worker.link.secret or worker.launched_here
+    return core.spares_unknown and not worker.link.shown and not provable
 
 
 def _drain(core: PoolCore, worker: Worker, now: float) -> None:
     """Shut a draining worker down, unless something may run there that has not been given up."""
-    if worker.state is WorkerState.UNKNOWN and not worker.shown:
+    if worker.state is WorkerState.UNKNOWN and not worker.link.shown:
         return
     if worker.state is WorkerState.BOOTING:
         shut_down(core, worker, Trigger.DRAINED, now)
@@ -324,11 +326,11 @@ def _drain(core: PoolCore, worker: Worker, now: float) -> None:
 
 def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
     """Shut down, but let logs that are still on their way arrive, for probe_timeout at most."""
-    if worker.unreleased and core.held_up:
+    if worker.load.unreleased and core.held_up:
         return
-    waits_since = max(worker.state_since, worker.last_busy, core.moved_on_at)
+    waits_since = max(worker.state_since, worker.load.last_busy, core.moved_on_at)
     latest = waits_since + core.settings.probe_timeout_s
-    if worker.unreleased and now < latest:
+    if worker.load.unreleased and now < latest:
         core.timers.set(TimerKind.IDLE, worker.id, latest)
         return
     shut_down(core, worker, trigger, now)
@@ -351,8 +353,8 @@ def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
     if (
         worker.state is WorkerState.IDLE
         and worker.behavior is IdleBehavior.RUN
-        and not worker.remembered
-        and not worker.unreleased
+        and not worker.cloud.remembered
+        and not worker.load.unreleased
     ):
         shut_down(core, worker, Trigger.UNWANTED, now)
 
@@ -377,16 +379,16 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
     residents, if it does.
     """
     told = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
-    first = worker.killed is None
+    first = worker.shutdown.killed is None
     if first:
-        worker.killed = core.asked_kills[worker.id] = reason
-    if worker.remembered and not worker.session_up:
+        worker.shutdown.killed = core.asked_kills[worker.id] = reason
+    if worker.cloud.remembered and not worker.link.session_up:
         core.note_changed(worker, f"{told}: it is destroyed as soon as a listing shows it")
     elif worker.state is not WorkerState.SHUTDOWN:
-        worker.end_reason = told
+        worker.shutdown.reason = told
         shut_down(core, worker, Trigger.KILLED, now)
-    elif worker.session_up:
-        worker.end_reason = told
+    elif worker.link.session_up:
+        worker.shutdown.reason = told
         core.note_changed(worker, told)
         wait_no_longer(core, worker, now)
     elif first:
@@ -395,15 +397,15 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
 
 def keep_killed(core: PoolCore, worker: Worker, now: float) -> None:
     """Shut an instance down that was killed before this record of it was made."""
-    if worker.killed is not None and worker.state is not WorkerState.SHUTDOWN:
-        kill_worker(core, worker, worker.killed, now)
+    if worker.shutdown.killed is not None and worker.state is not WorkerState.SHUTDOWN:
+        kill_worker(core, worker, worker.shutdown.killed, now)
 
 
 def keep_ended(core: PoolCore, worker: Worker, now: float) -> None:
     """Shut an instance down anew that was let go while it ended, and is listed again."""
     reason = core.ended.pop(worker.id, None)
     if reason is not None and worker.state is not WorkerState.SHUTDOWN:
-        worker.end_reason = f"{_AGAIN}: {reason.removeprefix(f'{_AGAIN}: ')}"
+        worker.shutdown.reason = f"{_AGAIN}: {reason.removeprefix(f'{_AGAIN}: ')}"
         shut_down(core, worker, Trigger.DRAINED, now)
 
 
@@ -413,11 +415,11 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
     Its session lives for as long as they are waited for. They are not where it was not heard of, or
     an admin wants it gone, whatever runs there.
     """
-    if not worker.end_reason:
-        because = worker.broken or (worker.last_error if trigger in _FAILURES else "")
+    if not worker.shutdown.reason:
+        because = worker.health.broken or (worker.health.last_error if trigger in _FAILURES else "")
         if trigger in _TOLD:
-            because = worker.reason
-        worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
+            because = worker.cloud.reason
+        worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     for kind in (
         TimerKind.PROBE,
@@ -433,8 +435,8 @@ def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> N
 
 def _end(core: PoolCore, worker: Worker, now: float) -> None:
     """Drop the session of a worker and destroy its instance."""
-    worker.session_up = False
-    worker.destroyed_at = now
+    worker.link.session_up = False
+    worker.shutdown.destroyed_at = now
     core.timers.clear(TimerKind.DISMISSAL, worker.id)
     core.commands.append(CloseSession(worker_id=worker.id))
     destroy(core, worker, now)
@@ -445,7 +447,7 @@ def wait_no_longer(core: PoolCore, worker: Worker, now: float) -> None:
 
     They have ended, had their time, or are not heard of any more.
     """
-    if worker.state is WorkerState.SHUTDOWN and worker.session_up:
+    if worker.state is WorkerState.SHUTDOWN and worker.link.session_up:
         _end(core, worker, now)
 
 
@@ -460,12 +462,12 @@ def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:
     core.cloud_gate.changes.succeeded(now)
     worker = core.workers.get(event.instance_id)
     if worker is not None:
-        if not worker.destroy_answered:
+        if not worker.shutdown.destroy_answered:
             absence.on_destroy_answered(worker)
-        worker.destroy_answered = True
-        worker.destroy_accepted = worker.destroy_accepted or event.known
-        worker.destroy_failures = 0
-        worker.destroy_error = ""
+        worker.shutdown.destroy_answered = True
+        worker.shutdown.destroy_accepted = worker.shutdown.destroy_accepted or event.known
+        worker.shutdown.destroy_failures = 0
+        worker.shutdown.destroy_error = ""
         core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DESTROY_S)
 
 
@@ -480,9 +482,9 @@ def on_destroy_failed(core: PoolCore, event: DestroyFailed, now: float) -> None:
     worker = core.workers.get(event.instance_id)
     if worker is None:
         return
-    worker.destroy_answered = False
-    worker.destroy_failures += 1
-    worker.destroy_error = str(event.error) or type(event.error).__name__
-    worker.last_error = f"destroy: {worker.destroy_error}"
+    worker.shutdown.destroy_answered = False
+    worker.shutdown.destroy_failures += 1
+    worker.shutdown.destroy_error = str(event.error) or type(event.error).__name__
+    worker.health.last_error = f"destroy: {worker.shutdown.destroy_error}"
     if limited and worker.state is WorkerState.SHUTDOWN:
         destroy(core, worker, now)

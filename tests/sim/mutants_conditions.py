@@ -21,7 +21,7 @@ CONDITION_MUTANTS: tuple[Mutant, ...] = (
         guard="one listing that calls an instance stopped ends nothing",
         fault=_WRONGLY,
         where="longshore.pool.shutdown:_told",
-        old=" and worker.power_listings > 1",
+        old=" and worker.cloud.power_listings > 1",
         new="",
     ),
     Mutant(
@@ -29,7 +29,7 @@ CONDITION_MUTANTS: tuple[Mutant, ...] = (
         guard="who has a session is there, whatever listings say",
         fault=_WRONGLY,
         where="longshore.pool.shutdown:_told",
-        old="if worker.session_up:",
+        old="if worker.link.session_up:",
         new="if False:",
     ),
     Mutant(
@@ -37,8 +37,8 @@ CONDITION_MUTANTS: tuple[Mutant, ...] = (
         guard="a listing that says otherwise begins the count anew",
         fault=_WRONGLY,
         where="longshore.pool.listing:_hear_condition",
-        old="worker.power_listings = 1",
-        new="worker.power_listings += 1",
+        old="worker.cloud.power_listings = 1",
+        new="worker.cloud.power_listings += 1",
     ),
     Mutant(
         name="a word that is repeated counts twice",

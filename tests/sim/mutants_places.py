@@ -108,7 +108,7 @@ ROOM = (
         guard="nothing is started where there is no session",
         fault="sessions that drop",
         where="longshore.pool.probing:is_ready",
-        old="worker.session_up and ",
+        old="worker.link.session_up and ",
         new="",
     ),
     Mutant(

@@ -55,14 +55,14 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         "silence of a standstill counts",
         "everybody has the whole probe_timeout anew once the store is back",
         "longshore.pool.shutdown:_timeout",
-        "heard_at = max(worker.last_contact, core.moved_on_at)",
-        "heard_at = worker.last_contact",
+        "heard_at = max(worker.link.last_contact, core.moved_on_at)",
+        "heard_at = worker.link.last_contact",
     ),
     _mutant(
         "boots of a standstill count",
         "everybody has the whole boot_timeout anew once the store is back",
         "longshore.pool.shutdown:_timeout",
-        "max(worker.boots_since, core.moved_on_at)",
-        "worker.boots_since",
+        "max(worker.link.boots_since, core.moved_on_at)",
+        "worker.link.boots_since",
     ),
 )
