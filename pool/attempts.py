@@ -94,7 +94,7 @@ def place(
         core.move(worker, Trigger.PLACED, now)
         worker.load.last_busy = now
         worker.load.last_container = order.container_id
-        core.timers.clear(TimerKind.IDLE, worker.id)
+        core.timers.clear(TimerKind.RECHECK, worker.id)
     core.commands.append(
         StartAttempt(op_id=op_id, worker_id=worker.id, order=order, boot_id=worker.link.boot_id)
     )

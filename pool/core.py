@@ -1,8 +1,8 @@
 """The pool's state, and the few moves that all of its reactors share.
 
-The reactors (`listing`, `launching`, `probing`, `attempts`, `idle`) are functions on a `PoolCore`.
-They have no effects: what is to be done goes to `commands`, what the engine must know to
-`notices`.
+The reactors (`listing`, `launching`, `probing`, `attempts`, `shutdown`) are functions on a
+`PoolCore`. They have no effects: what is to be done goes to `commands`, what the engine must know
+to `notices`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from longshore.pool.pool_events import (
 from longshore.pool.rate_limits import CloudGate, ProbeGate
 from longshore.pool.statistics import Statistics
 from longshore.pool.tags import behavior_from, is_unrecognised
-from longshore.pool.timers import OF_WORKERS, TimerKind, Timers
+from longshore.pool.timers import Lasts, TimerKind, Timers
 from longshore.pool.transitions import Removed, Trigger, next_state
 from longshore.pool.troubles import CreateTroubles, Trouble
 
@@ -81,7 +81,7 @@ class PoolCore:
     when they do, None when they do not; `troubles` are the creates that fail. `stillborn` is how
     many instances in a row were of no use, the last for `stillborn_why`, the oldest bought at
     `stillborn_since`; those from before `stillborn_until` add nothing. `held_up` says that what is
-    decided is not done now, `moved_on_at` when that was over last (`standstill`).
+    decided is not done now, `moved_on_at` when that was over last (`store_stall`).
     """
 
     def __init__(
@@ -411,8 +411,7 @@ class PoolCore:
         del self.workers[worker.id]
         self.touch(worker.id)
         self.forget_later(worker.id, now)
-        for kind in OF_WORKERS:
-            self.timers.clear(kind, worker.id)
+        self.timers.clear_all(worker.id, Lasts.UNTIL_SHUTDOWN, Lasts.UNTIL_GONE)
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))

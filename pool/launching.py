@@ -61,8 +61,7 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
         core.bind_launch(worker, event.token)
-    shutdown.keep_killed(core, worker, now)
-    shutdown.keep_ended(core, worker, now)
+    shutdown.resume(core, worker, now)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.SHUTDOWN):
         core.move(worker, Trigger.CREATED, now)
     if worker.state is WorkerState.BOOTING:
@@ -101,6 +100,11 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         tally=lambda scope: tally_of(core, scope),
         now=now,
     )
+    arm_hold(core, now)
+
+
+def arm_hold(core: PoolCore, now: float) -> None:
+    """Wake the planner at the end of the next hold, if there is one."""
     core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 

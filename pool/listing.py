@@ -126,8 +126,7 @@ def _see(
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
         core.note_changed(worker, f"its tags say {worker.behavior.value}")
-    shutdown.keep_killed(core, worker, now)
-    shutdown.keep_ended(core, worker, now)
+    shutdown.resume(core, worker, now)
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)

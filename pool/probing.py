@@ -7,7 +7,15 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from longshore.pool import absence, attempts, boot_failures, shutdown, sizes, trials
+from longshore.pool import (
+    absence,
+    attempts,
+    boot_failures,
+    shutdown,
+    shutdown_decision,
+    sizes,
+    trials,
+)
 from longshore.pool.core import PoolCore
 from longshore.pool.delays import doubled_s
 from longshore.pool.messages import (
@@ -104,7 +112,6 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     sizes.take_in(core, worker, event.report.machine, now)
     worker.link.last_contact = min(event.began_at, now)
     worker.health.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
-    core.timers.clear(TimerKind.SILENCE, worker.id)
     core.timers.clear(TimerKind.OFFLINE, worker.id)
     _pin(core, worker, event.host_key, now)
     if reattached:
@@ -277,7 +284,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     worker.health.last_error = f"session: {event.reason}"
     settings = core.settings
     core.timers.soonest(
-        TimerKind.SILENCE, worker.id, worker.link.last_contact + settings.probe_timeout_s
+        TimerKind.RECHECK, worker.id, worker.link.last_contact + settings.probe_timeout_s
     )
     core.timers.set(
         TimerKind.OFFLINE, worker.id, worker.link.last_contact + settings.offline_timeout_s
@@ -319,7 +326,7 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
     return (
         worker.behavior is IdleBehavior.RUN
         and worker.state is not WorkerState.SHUTDOWN
-        and not shutdown.is_draining(worker)
+        and not shutdown_decision.is_draining(worker)
         and not is_offline(core, worker, now)
         and not worker.cloud.unseen
         and worker.takes_more(now)
@@ -333,11 +340,12 @@ def is_offline(core: PoolCore, worker: Worker, now: float) -> bool:
     return now >= worker.link.last_contact + core.settings.offline_timeout_s
 
 
-def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
-    """Look again later whether a worker without a session is offline: it was heard of since."""
+def on_offline_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """Have a worker looked at that may be offline; again later, if it was heard of since."""
     offline_at = worker.link.last_contact + core.settings.offline_timeout_s
     if not worker.link.session_up and now < offline_at:
         core.timers.set(TimerKind.OFFLINE, worker.id, offline_at)
+    shutdown.review(core, worker, now)
 
 
 def is_ready(worker: Worker) -> bool:

@@ -1,11 +1,18 @@
-"""When an instance is shut down: idle for long enough, drained, given up, or ended by an admin."""
+"""Carries out what becomes of an instance, and what admins ask of it; its end, until it is gone.
+
+`review` is the one that asks `pool.shutdown_decision`, and everybody calls it whose news may bear
+on a worker: what a listing, a probe or an exit says, a deadline, an admin, the planner. A worker
+that is shut down has its residents told to end, and keeps its session while they have their time;
+then its instance is destroyed, again and again, until a listing lacks it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from longshore.drivers.errors import RateLimitError
-from longshore.drivers.interface import InstanceType, Power
+from longshore.drivers.interface import InstanceType
 from longshore.pool import absence, boot_failures, signals
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
@@ -20,9 +27,18 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import BehaviorNote, IdleBehavior, PoolAttempt, Worker, WorkerState
 from longshore.pool.pool_events import AttemptDismissed
+from longshore.pool.shutdown_decision import (
+    NOT_READY,
+    Hold,
+    Keep,
+    RecheckAt,
+    ShutDown,
+    ShutdownFacts,
+    shutdown_decision,
+)
 from longshore.pool.signals import given_up
-from longshore.pool.tags import is_unrecognised, tags_of
-from longshore.pool.timers import TimerKind
+from longshore.pool.tags import tags_of
+from longshore.pool.timers import Lasts, TimerKind
 from longshore.pool.transitions import Trigger
 
 # --------------------------------------------------------------------------------------------------
@@ -77,12 +93,9 @@ def _is_ending(attempt: PoolAttempt) -> bool:
 
 _FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
 _TOLD = frozenset({Trigger.STOPPED, Trigger.FAILED})
-_AT_ONCE = _FAILURES | _TOLD | {Trigger.KILLED}
-_NOT_READY = frozenset({WorkerState.UNKNOWN, WorkerState.BOOTING})
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
-_AGAIN = "it is listed again, and was being shut down"
 _LEAVES_WITHIN_S = 120.0
 """How long an instance that is shut down is taken for one that will soon be gone."""
 
@@ -186,18 +199,6 @@ def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
         core.note_changed(worker, f"it is broken: {verdict}")
 
 
-def is_draining(worker: Worker) -> bool:
-    """Return whether a worker is to go when nothing runs on it.
-
-    Because an admin wants it; or, unless it is held, because it is broken, the cloud takes it back
-    or its type is not configured (any more). The latter are not written to its tags: they may not
-    last.
-    """
-    if worker.behavior is not IdleBehavior.RUN:
-        return worker.behavior is IdleBehavior.DRAIN
-    return bool(worker.health.broken or worker.health.interruption) or is_unrecognised(worker.type)
-
-
 def in_use(core: PoolCore, worker: Worker) -> bool:
     """Return whether something keeps a worker busy that has not been given up."""
     return not all(
@@ -206,134 +207,67 @@ def in_use(core: PoolCore, worker: Worker) -> bool:
     )
 
 
-def review(core: PoolCore, worker: Worker, now: float) -> None:
-    """Apply the idle rules to a worker whose state, behavior or attempts changed."""
-    core.timers.clear(TimerKind.IDLE, worker.id)
+def review(core: PoolCore, worker: Worker, now: float, *, asked: Trigger | None = None) -> None:
+    """Have a worker's fate decided anew (see `pool.shutdown_decision`), and carry that out.
+
+    To be called whenever its record has changed; `asked` is what somebody asks for just now. One
+    that is being shut down waits no longer for its residents when none is left.
+    """
+    core.timers.clear(TimerKind.RECHECK, worker.id)
     core.touch(worker.id)
     if worker.health.broken and not worker.health.broken_at:
         worker.health.broken_at = now
-    if worker.state is WorkerState.SHUTDOWN:
-        if not are_ending(core, worker):
-            wait_no_longer(core, worker, now)
+    if worker.state is WorkerState.SHUTDOWN and not are_ending(core, worker):
+        wait_no_longer(core, worker, now)
         return
-    if worker.behavior is IdleBehavior.HOLD or worker.cloud.remembered:
-        # Who is only remembered may be held, for all that is known.
-        return
-    if _overdue(core, worker, now):
-        return
-    if is_draining(worker):
-        _drain(core, worker, now)
-    elif worker.state is WorkerState.IDLE and worker.id not in core.awaited:
-        end_at = _idle_since(worker) + core.settings.idle_timeout_s
-        if now >= end_at:
-            _end_when_released(core, worker, Trigger.IDLE_TIMEOUT, now)
-        else:
-            core.timers.set(TimerKind.IDLE, worker.id, end_at)
+    decision = shutdown_decision(worker, _facts(core, worker, asked), core.settings, now)
+    match decision:
+        case ShutDown(trigger=trigger):
+            _shut_down(core, worker, trigger, now)
+        case Hold():
+            reason = "nobody can reach it, and something that is wanted may run there"
+            note = BehaviorNote(behavior=IdleBehavior.HOLD, reason=reason, by="", at=now)
+            set_behavior(core, worker, IdleBehavior.HOLD, now, note)
+        case RecheckAt(at=at):
+            core.timers.set(TimerKind.RECHECK, worker.id, at)
+        case Keep():
+            pass
+        case _:
+            assert_never(decision)
 
 
-def _idle_since(worker: Worker) -> float:
-    """Return since when an idle worker might have been used: not while it rests (see `_pause`)."""
-    return max(worker.state_since, worker.health.overloaded_until)
+def _facts(core: PoolCore, worker: Worker, asked: Trigger | None) -> ShutdownFacts:
+    return ShutdownFacts(
+        asked=asked,
+        awaited=worker.id in core.awaited,
+        in_use=in_use(core, worker),
+        behavior_asked=worker.id in core.asked_behaviors,
+        spares_unknown=core.spares_unknown,
+        stalled=core.held_up,
+        moved_on_at=core.moved_on_at,
+    )
 
 
-def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
-    """Shut down a worker whose boot or probe timeout passed (perhaps while it was held).
+def _shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
+    """Move a worker to shutdown, and destroy its instance once its residents had their time.
 
-    Or whose cloud says that it is of no use: nobody need wait for a timeout then. Nobody is overdue
-    whom no probe can reach; after that each has its whole time anew.
+    Its session lives for as long as they are waited for. They are not where it was not heard of, or
+    an admin wants it gone, whatever runs there. One that ends unheard and was never ready was of no
+    use.
     """
-    if core.held_up:
-        return False
-    trigger, end_at = _told(worker), now
-    if trigger is None:
-        trigger, end_at = _timeout(core, worker)
-    if trigger is None:
-        return False
-    if now < end_at:
-        core.timers.soonest(TimerKind.SILENCE, worker.id, end_at)
-        return False
-    booting = worker.state in _NOT_READY
-    asked = worker.behavior is not IdleBehavior.RUN or worker.id in core.asked_behaviors
-    if booting and not asked and trigger is not Trigger.STOPPED and _may_be_in_use(core, worker):
-        set_behavior(core, worker, IdleBehavior.HOLD, now, _in_use(now))
-        return False
-    if booting:
+    unheard = trigger in _FAILURES or trigger in _TOLD
+    if unheard and worker.state in NOT_READY:
         why = worker.cloud.says or worker.health.last_error or "it never answered"
         boot_failures.note(core, worker, why, now)
-    shut_down(core, worker, trigger, now)
-    return True
-
-
-def _told(worker: Worker) -> Trigger | None:
-    """Return why the cloud's word on a worker ends it, None where it does not.
-
-    Who has a session is there, whatever a listing says; what failed may run if it did so before.
-    """
-    if worker.link.session_up:
-        return None
-    if worker.cloud.power is Power.STOPPED and worker.cloud.power_listings > 1:
-        # Some clouds say so for a moment while an instance boots, or its machine does.
-        return Trigger.STOPPED
-    failed = (
-        worker.cloud.power is Power.FAILED and worker.state in _NOT_READY and not worker.link.shown
-    )
-    return Trigger.FAILED if failed else None
-
-
-def _timeout(core: PoolCore, worker: Worker) -> tuple[Trigger | None, float]:
-    """Return which timeout a worker has, None for none, and when it ends."""
-    settings = core.settings
-    heard_at = max(worker.link.last_contact, core.moved_on_at)
-    if worker.state in _NOT_READY:
-        end_at = max(worker.link.boots_since, core.moved_on_at) + settings.boot_timeout_s
-        if is_draining(worker):
-            # What was found there may end, as long as the instance is heard of (see `_drain`).
-            if worker.link.session_up:
-                return None, 0.0
-            end_at = max(end_at, heard_at + settings.probe_timeout_s)
-        return Trigger.BOOT_TIMEOUT, end_at
-    if worker.link.session_up:
-        return None, 0.0
-    return Trigger.PROBE_TIMEOUT, heard_at + settings.probe_timeout_s
-
-
-def _in_use(now: float) -> BehaviorNote:
-    """Return why an instance is held that nobody asked to be."""
-    reason = "nobody can reach it, and something that is wanted may run there"
-    return BehaviorNote(behavior=IdleBehavior.HOLD, reason=reason, by="", at=now)
-
-
-def _may_be_in_use(core: PoolCore, worker: Worker) -> bool:
-    """Return whether a worker that cannot be reached may run what a lost store has started.
-
-    With that store went what its key is proven by, so that nobody can look. It is held: an admin
-    sees it among the leaks, and says what becomes of it.
-    """
-    provable = worker.link.host_key or worker.link.secret or worker.launched_here
-    return core.spares_unknown and not worker.link.shown and not provable
-
-
-def _drain(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut a draining worker down, unless something may run there that has not been given up."""
-    if worker.state is WorkerState.UNKNOWN and not worker.link.shown:
-        return
-    if worker.state is WorkerState.BOOTING:
-        shut_down(core, worker, Trigger.DRAINED, now)
-        return
-    if not in_use(core, worker):
-        _end_when_released(core, worker, Trigger.DRAINED, now)
-
-
-def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
-    """Shut down, but let logs that are still on their way arrive, for probe_timeout at most."""
-    if worker.load.unreleased and core.held_up:
-        return
-    waits_since = max(worker.state_since, worker.load.last_busy, core.moved_on_at)
-    latest = waits_since + core.settings.probe_timeout_s
-    if worker.load.unreleased and now < latest:
-        core.timers.set(TimerKind.IDLE, worker.id, latest)
-        return
-    shut_down(core, worker, trigger, now)
+    if not worker.shutdown.reason:
+        because = worker.health.broken or (worker.health.last_error if trigger in _FAILURES else "")
+        if trigger in _TOLD:
+            because = worker.cloud.reason
+        worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
+    core.move(worker, trigger, now)
+    core.timers.clear_all(worker.id, Lasts.UNTIL_SHUTDOWN)
+    if unheard or trigger is Trigger.KILLED or not dismiss(core, worker, now):
+        _end(core, worker, now)
 
 
 def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
@@ -350,13 +284,7 @@ def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
 
 def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
     """Shut down an idle worker whose place in the quota the planner needs, session or not."""
-    if (
-        worker.state is WorkerState.IDLE
-        and worker.behavior is IdleBehavior.RUN
-        and not worker.cloud.remembered
-        and not worker.load.unreleased
-    ):
-        shut_down(core, worker, Trigger.UNWANTED, now)
+    review(core, worker, now, asked=Trigger.UNWANTED)
 
 
 def leaving(core: PoolCore, now: float) -> list[InstanceType]:
@@ -386,7 +314,7 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
         core.note_changed(worker, f"{told}: it is destroyed as soon as a listing shows it")
     elif worker.state is not WorkerState.SHUTDOWN:
         worker.shutdown.reason = told
-        shut_down(core, worker, Trigger.KILLED, now)
+        review(core, worker, now, asked=Trigger.KILLED)
     elif worker.link.session_up:
         worker.shutdown.reason = told
         core.note_changed(worker, told)
@@ -395,42 +323,18 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
         core.note_changed(worker, told)
 
 
-def keep_killed(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut an instance down that was killed before this record of it was made."""
+def resume(core: PoolCore, worker: Worker, now: float) -> None:
+    """Go on with a shutdown that was decided before this record of its instance was made.
+
+    An admin killed it, or it was let go while it ended, and is listed again.
+    """
     if worker.shutdown.killed is not None and worker.state is not WorkerState.SHUTDOWN:
         kill_worker(core, worker, worker.shutdown.killed, now)
-
-
-def keep_ended(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut an instance down anew that was let go while it ended, and is listed again."""
     reason = core.ended.pop(worker.id, None)
     if reason is not None and worker.state is not WorkerState.SHUTDOWN:
-        worker.shutdown.reason = f"{_AGAIN}: {reason.removeprefix(f'{_AGAIN}: ')}"
-        shut_down(core, worker, Trigger.DRAINED, now)
-
-
-def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
-    """Move a worker to shutdown, and destroy its instance once its residents had their time.
-
-    Its session lives for as long as they are waited for. They are not where it was not heard of, or
-    an admin wants it gone, whatever runs there.
-    """
-    if not worker.shutdown.reason:
-        because = worker.health.broken or (worker.health.last_error if trigger in _FAILURES else "")
-        if trigger in _TOLD:
-            because = worker.cloud.reason
-        worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
-    core.move(worker, trigger, now)
-    for kind in (
-        TimerKind.PROBE,
-        TimerKind.SILENCE,
-        TimerKind.IDLE,
-        TimerKind.OFFLINE,
-        TimerKind.TAGS,
-    ):
-        core.timers.clear(kind, worker.id)
-    if trigger in _AT_ONCE or not dismiss(core, worker, now):
-        _end(core, worker, now)
+        again = f"{Trigger.LISTED_AGAIN.value}: "
+        worker.shutdown.reason = f"{again}{reason.removeprefix(again)}"
+        review(core, worker, now, asked=Trigger.LISTED_AGAIN)
 
 
 def _end(core: PoolCore, worker: Worker, now: float) -> None:
@@ -449,6 +353,22 @@ def wait_no_longer(core: PoolCore, worker: Worker, now: float) -> None:
     """
     if worker.state is WorkerState.SHUTDOWN and worker.link.session_up:
         _end(core, worker, now)
+
+
+def on_dismissal_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """The residents of a worker had their time; while the store is stalled they have not."""
+    if core.held_up:
+        core.timers.set(TimerKind.DISMISSAL, worker.id, now + core.settings.shutdown_timeout_s)
+    else:
+        wait_no_longer(core, worker, now)
+
+
+def on_destroy_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """Repeat a destroy; while the store is stalled, later."""
+    if core.held_up:
+        core.timers.set(TimerKind.DESTROY, worker.id, now + core.settings.shutdown_timeout_s)
+    elif worker.state is WorkerState.SHUTDOWN:
+        destroy(core, worker, now)
 
 
 def destroy(core: PoolCore, worker: Worker, now: float) -> None:

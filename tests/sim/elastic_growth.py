@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import eligible_types, need
 from longshore.dispatcher.domain.jobs import ElasticMode, Job
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.sim.elastic_account import is_essential
@@ -138,7 +138,7 @@ class Growth:
             and not worker.cloud.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
-            and not shutdown.is_draining(worker)
+            and not shutdown_decision.is_draining(worker)
             and not worker.health.broken
             and self._process.now() >= worker.health.overloaded_until
             and not worker.health.on_trial

@@ -313,8 +313,8 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         name="boot timeouts are not useless",
         guard="an instance never reached in time is of no use",
         fault="instances that never boot",
-        where="longshore.pool.shutdown:_overdue",
-        old="if booting:",
+        where="longshore.pool.shutdown:_shut_down",
+        old="if unheard and worker.state in NOT_READY:",
         new="if False:",
     ),
     Mutant(

@@ -255,8 +255,8 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         name="idle instances end at once",
         guard="an instance is idle for idle_timeout before it is shut down",
         fault="",
-        where="longshore.pool.shutdown:review",
-        old="if now >= end_at:",
-        new="if True:",
+        where="longshore.pool.shutdown_decision:_idle",
+        old="if now < end_at:",
+        new="if False:",
     ),
 )

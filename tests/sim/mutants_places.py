@@ -124,7 +124,7 @@ ROOM = (
         guard="broken workers get no work",
         fault="instances that break",
         where="longshore.pool.probing:takes_work",
-        old="and not shutdown.is_draining(worker)",
+        old="and not shutdown_decision.is_draining(worker)",
         new="",
     ),
 )

@@ -47,22 +47,22 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a standstill is silence",
         "nobody is judged by silence while no probe goes out",
-        "longshore.pool.shutdown:_overdue",
-        "if core.held_up:",
+        "longshore.pool.shutdown_decision:_of_no_use",
+        "if facts.stalled:",
         "if False:",
     ),
     _mutant(
         "silence of a standstill counts",
         "everybody has the whole probe_timeout anew once the store is back",
-        "longshore.pool.shutdown:_timeout",
-        "heard_at = max(worker.link.last_contact, core.moved_on_at)",
+        "longshore.pool.shutdown_decision:_timeout",
+        "heard_at = max(worker.link.last_contact, facts.moved_on_at)",
         "heard_at = worker.link.last_contact",
     ),
     _mutant(
         "boots of a standstill count",
         "everybody has the whole boot_timeout anew once the store is back",
-        "longshore.pool.shutdown:_timeout",
-        "max(worker.link.boots_since, core.moved_on_at)",
+        "longshore.pool.shutdown_decision:_timeout",
+        "max(worker.link.boots_since, facts.moved_on_at)",
         "worker.link.boots_since",
     ),
 )

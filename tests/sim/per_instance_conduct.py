@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import Job, JobType
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import charge
 from longshore.pool.messages import (
     DestroyInstance,
@@ -272,6 +272,6 @@ class PerInstanceConduct:
 def _takes_new(job: Job, worker: Worker) -> bool:
     """Return whether an instance's idle behavior lets a job start something there."""
     terms = terms_of(job)
-    if shutdown.is_draining(worker):
+    if shutdown_decision.is_draining(worker):
         return terms.on_paused and (bool(worker.load.busy_with) or terms.ignore_system)
     return worker.behavior is not IdleBehavior.HOLD or terms.on_paused

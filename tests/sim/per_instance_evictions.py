@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import Attempt, Container
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import Job
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker
 from tests.sim.machines import room_on
@@ -87,7 +87,11 @@ class Evictions:
         back = container.priority == 0 or container.cancel_requested
         back = back or self._table.gates.reason(container) is not None
         strays = any(each.stray for each in self._pool.attempts_on(worker.id))
-        away = worker.behavior is not IdleBehavior.RUN or shutdown.is_draining(worker) or strays
+        away = (
+            worker.behavior is not IdleBehavior.RUN
+            or shutdown_decision.is_draining(worker)
+            or strays
+        )
         return not over and not back and not away and matches(job, worker)
 
     def _comes_after(self, container: Container, job: Job) -> bool:

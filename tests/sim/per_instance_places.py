@@ -20,7 +20,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import Job, JobType, PerInstanceTerms
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.sim.per_instance_account import Update
@@ -140,7 +140,7 @@ class Places:
             and not worker.cloud.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
-            and not shutdown.is_draining(worker)
+            and not shutdown_decision.is_draining(worker)
             and self._process.now() >= worker.health.overloaded_until
             and not worker.health.on_trial
             # A process that is being ended may be of an earlier attempt.

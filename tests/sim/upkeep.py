@@ -9,7 +9,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested, Event
 from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
 from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG
-from longshore.pool import probing, shutdown, signals
+from longshore.pool import probing, shutdown_decision, signals
 from longshore.pool.messages import (
     AttemptExited,
     Created,
@@ -381,7 +381,7 @@ class Upkeep:
             expect(away, "no silent instance is kept", "nothing keeps the store from writing")
             return
         moved_on_at = self._pool.moved_on_at
-        draining = shutdown.is_draining(worker)
+        draining = shutdown_decision.is_draining(worker)
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         if ready and not worker.link.session_up:
             due = max(worker.link.last_contact, moved_on_at) + settings.probe_timeout_s

@@ -102,7 +102,7 @@ def test_a_resident_that_asks_for_no_cpu_shares_one_with_the_others() -> None:
 def test_placing_a_resident_leaves_an_idle_worker_idle() -> None:
     rig = PoolRig()
     worker = rig.boot("i-1")
-    last_busy, idle_until = worker.load.last_busy, due(rig, TimerKind.IDLE, "i-1")
+    last_busy, idle_until = worker.load.last_busy, due(rig, TimerKind.RECHECK, "i-1")
     rig.advance(20)
     revision = worker.link.revision
     rig.place(worker, "s-1", resident=True)
@@ -112,7 +112,7 @@ def test_placing_a_resident_leaves_an_idle_worker_idle() -> None:
         last_busy,
         "",
     )
-    assert due(rig, TimerKind.IDLE, "i-1") == idle_until
+    assert due(rig, TimerKind.RECHECK, "i-1") == idle_until
     assert worker.link.revision > revision
 
 
@@ -147,11 +147,11 @@ def test_no_resident_is_placed_where_nothing_can_start() -> None:
 def test_the_end_of_a_resident_leaves_an_idle_worker_as_it_is() -> None:
     rig, worker = idle_rig()
     rig.advance(20)
-    revision, idle_until = worker.link.revision, due(rig, TimerKind.IDLE, "i-1")
+    revision, idle_until = worker.link.revision, due(rig, TimerKind.RECHECK, "i-1")
     since, last_busy = worker.state_since, worker.load.last_busy
     rig.end(worker, "s-1")
     assert (state(worker), worker.state_since, worker.load.last_busy) == ("idle", since, last_busy)
-    assert due(rig, TimerKind.IDLE, "i-1") == idle_until
+    assert due(rig, TimerKind.RECHECK, "i-1") == idle_until
     assert worker.link.revision > revision
     (told,) = rig.asked(AttemptEnd)
     assert (told.attempt_id, rig.asked(AttemptDismissed)) == ("s-1", [])
@@ -182,7 +182,7 @@ def test_a_worker_is_idle_when_only_residents_are_left() -> None:
     rig.advance(20)
     rig.end(worker, "b-1")
     assert (state(worker), worker.state_since, worker.load.last_busy) == ("idle", rig.now, rig.now)
-    assert due(rig, TimerKind.IDLE, "i-1") == rig.now + IDLE_TIMEOUT_S
+    assert due(rig, TimerKind.RECHECK, "i-1") == rig.now + IDLE_TIMEOUT_S
 
 
 # ---- shut down in spite of residents ------------------------------------------------------------
