@@ -119,7 +119,7 @@ class Bench:
             tags = ((TYPE_TAG, names[number % len(names)]),)
             seen = InstanceSeen(id=f"i-{number:05}", address="192.0.2.1:22", tags=tags)
             worker = pool.add_worker(seen, pool.types[dict(tags)[TYPE_TAG]], now=NOW)
-            worker.state, worker.session_up = WorkerState.IDLE, True
+            worker.state, worker.link.session_up = WorkerState.IDLE, True
 
     def fill(self, waiting: int) -> float:
         """Fill every instance in a first pass, then let `waiting` wait; return the pass's time."""

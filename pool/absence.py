@@ -72,14 +72,14 @@ def note(core: PoolCore, worker: Worker, began_at: float, now: float) -> None:
 
     Who speaks to us is there, whatever a listing says; else its session will end.
     """
-    if worker.session_up or began_at <= max(worker.listed_at, worker.last_contact):
+    if worker.link.session_up or began_at <= max(worker.cloud.listed_at, worker.link.last_contact):
         return
-    absence = worker.absence
+    absence = worker.cloud.absence
     if absence is None:
-        absence = worker.absence = Absence(since=began_at)
-        if worker.missing_since is not None:
+        absence = worker.cloud.absence = Absence(since=began_at)
+        if worker.cloud.missing_since is not None:
             core.note_changed(worker, "a listing lacks it: it counts as there, and gets no work")
-    if max(worker.last_contact, core.moved_on_at) >= absence.first_at:
+    if max(worker.link.last_contact, core.moved_on_at) >= absence.first_at:
         absence.listings = 0
     if not absence.listings:
         _begin(core, absence, began_at)
@@ -98,15 +98,15 @@ def _begin(core: PoolCore, absence: Absence, began_at: float) -> None:
 
 def end(core: PoolCore, worker: Worker, why: str) -> None:
     """Note that a worker is there; of one that was not missing, nothing changes."""
-    was_missing = worker.missing_since is not None
-    worker.absence = None
+    was_missing = worker.cloud.missing_since is not None
+    worker.cloud.absence = None
     if was_missing:
         core.note_changed(worker, why)
 
 
 def on_probe_failed(worker: Worker, event: ProbeFailed) -> None:
     """Note whether somebody with its key answers at a missing worker's address."""
-    absence = worker.absence
+    absence = worker.cloud.absence
     if absence is None:
         return
     if event.proven:
@@ -117,21 +117,21 @@ def on_probe_failed(worker: Worker, event: ProbeFailed) -> None:
 
 def on_destroy_answered(worker: Worker) -> None:
     """Count anew from when the cloud first took a worker's destroy: it ends after that only."""
-    if worker.absence is not None:
-        worker.absence.listings = 0
+    if worker.cloud.absence is not None:
+        worker.cloud.absence.listings = 0
 
 
 def on_found(core: PoolCore, event: InstanceFound, now: float) -> None:
     """Take in what the cloud says of a missing worker."""
     core.cloud_gate.finds.succeeded(now)
     worker = core.workers.get(event.instance_id)
-    absence = None if worker is None else worker.absence
+    absence = None if worker is None else worker.cloud.absence
     if worker is None or absence is None or absence.asked_op != event.op_id:
         return
     absence.asked_op = 0
     absence.existence = event.existence
     if event.existence is Existence.GONE and event.reason:
-        worker.reason = event.reason
+        worker.cloud.reason = event.reason
     if event.existence is Existence.PRESENT:
         absence.listings = 0
     _conclude(core, worker, absence, now)
@@ -142,13 +142,13 @@ def on_find_failed(core: PoolCore, event: FindFailed, now: float) -> None:
     if isinstance(event.error, RateLimitError):
         core.cloud_gate.finds.failed(event.error, now)
     worker = core.workers.get(event.instance_id)
-    absence = None if worker is None else worker.absence
+    absence = None if worker is None else worker.cloud.absence
     if absence is not None and absence.asked_op == event.op_id:
         absence.asked_op = 0
 
 
 def _ask(core: PoolCore, worker: Worker, absence: Absence, now: float) -> None:
-    is_new = not worker.listed and not worker.remembered
+    is_new = not worker.cloud.listed and not worker.cloud.remembered
     first_at = worker.appeared_at + _TOO_NEW_S if is_new else 0.0
     if absence.asked_op or now < max(first_at, absence.asked_at + _ASK_AGAIN_S):
         return
@@ -166,31 +166,31 @@ def _conclude(core: PoolCore, worker: Worker, absence: Absence, now: float) -> b
     if not is_gone(evidence, core.settings):
         return False
     if worker.state is WorkerState.BOOTING:
-        why = f": {worker.reason}" if worker.reason else ""
+        why = f": {worker.cloud.reason}" if worker.cloud.reason else ""
         boot_failures.note(core, worker, f"it was gone before it was ready{why}", now)
     core.move(worker, Trigger.GONE, now)
     return True
 
 
 def _evidence(core: PoolCore, worker: Worker, absence: Absence) -> Evidence:
-    heard_at = max(worker.last_contact, core.moved_on_at)
+    heard_at = max(worker.link.last_contact, core.moved_on_at)
     return Evidence(
         existence=absence.existence,
-        is_ending=worker.destroy_accepted and not _runs_something(core, worker),
+        is_ending=worker.shutdown.destroy_accepted and not _runs_something(core, worker),
         listings=absence.listings,
         lacking_s=absence.latest_at - absence.first_at,
         silent=not core.held_up and heard_at < absence.first_at and _is_silent(worker, absence),
         age_s=absence.latest_at - worker.appeared_at,
-        listed=worker.listed,
-        reached=bool(worker.host_key) or worker.remembered,
+        listed=worker.cloud.listed,
+        reached=bool(worker.link.host_key) or worker.cloud.remembered,
     )
 
 
 def _is_silent(worker: Worker, absence: Absence) -> bool:
     """Return whether all was tried to hear of a missing worker; in shutdown, that it shall end."""
     if worker.state is WorkerState.SHUTDOWN:
-        return worker.destroy_answered
-    return absence.unanswered or not worker.address
+        return worker.shutdown.destroy_answered
+    return absence.unanswered or not worker.cloud.address
 
 
 def _runs_something(core: PoolCore, worker: Worker) -> bool:

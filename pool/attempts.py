@@ -92,11 +92,11 @@ def place(
         core.move(worker, Trigger.PLACED_RESIDENT, now)
     else:
         core.move(worker, Trigger.PLACED, now)
-        worker.last_busy = now
-        worker.last_container = order.container_id
-        core.timers.clear(TimerKind.IDLE, worker.id)
+        worker.load.last_busy = now
+        worker.load.last_container = order.container_id
+        core.timers.clear(TimerKind.RECHECK, worker.id)
     core.commands.append(
-        StartAttempt(op_id=op_id, worker_id=worker.id, order=order, boot_id=worker.boot_id)
+        StartAttempt(op_id=op_id, worker_id=worker.id, order=order, boot_id=worker.link.boot_id)
     )
 
 
@@ -114,7 +114,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     attempt.settled_op = core.next_op()
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.strikes = 0
+        worker.health.strikes = 0
     _running(core, attempt, now)
     signal_if_wanted(core, attempt, now)
 
@@ -132,21 +132,21 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     kind = _KINDS.get(event.code, EndKind.MISSING)
     refused, overloaded = kind is EndKind.REFUSED, kind is EndKind.OVERLOADED
     worker = core.workers.get(attempt.worker_id)
-    known = worker is not None and now < worker.overloaded_until and overloaded
+    known = worker is not None and now < worker.health.overloaded_until and overloaded
     # That it has booted anew is no fault of the instance's either: its probe tells of that.
     blamed = not refused and event.code != REBOOTED
     if worker is not None and blamed and not known:
-        worker.strikes += 1
-        worker.last_error = f"start refused: {event.message}"
-        if worker.strikes >= STRIKES_BEFORE_DRAIN:
-            what = f"{worker.strikes} starts in a row were refused: {event.message}"
+        worker.health.strikes += 1
+        worker.health.last_error = f"start refused: {event.message}"
+        if worker.health.strikes >= STRIKES_BEFORE_DRAIN:
+            what = f"{worker.health.strikes} starts in a row were refused: {event.message}"
             shutdown.condemn(core, worker, what)
             boot_failures.note(core, worker, what, now)
     missing(core, attempt, event.message, now, kind=kind)
     if worker is not None and overloaded:
         if not known:
             _pause(core, worker, event.message, now)
-        if not worker.busy_with:
+        if not worker.load.busy_with:
             what = f"a start was refused where nothing else ran: {event.message}"
             boot_failures.note(core, worker, what, now)
 
@@ -156,10 +156,10 @@ def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
 
     Where nothing else keeps it busy it is no matter of how much does: that is not told.
     """
-    worker.overloaded_until = now + OVERLOAD_PAUSE_S
+    worker.health.overloaded_until = now + OVERLOAD_PAUSE_S
     core.touch(worker.id)
-    core.timers.set(TimerKind.OVERLOAD, worker.id, worker.overloaded_until)
-    if worker.busy_with:
+    core.timers.set(TimerKind.OVERLOAD, worker.id, worker.health.overloaded_until)
+    if worker.load.busy_with:
         message = f"{worker.id} refused a start: {why}"
         core.notices.append(RunnerOverloaded(worker_id=worker.id, message=message))
 
@@ -173,7 +173,7 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
     attempt.settled_op = core.next_op()
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.revision += 1
+        worker.link.revision += 1
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
 
 
@@ -261,7 +261,7 @@ def on_exited(core: PoolCore, event: AttemptExited, now: float) -> None:
     worker = core.workers.get(event.worker_id)
     if worker is not None:
         # It may speak on a session that its probe has not told of yet.
-        worker.last_contact = max(worker.last_contact, now)
+        worker.link.last_contact = max(worker.link.last_contact, now)
         core.touch(worker.id)
     attempt = core.find_attempt(event.worker_id, event.attempt_id)
     if attempt is not None:
@@ -284,7 +284,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         _release(core, attempt.worker_id, attempt.remote_id)
     else:
         if worker is not None:
-            worker.unreleased.add(attempt.id)
+            worker.load.unreleased.add(attempt.id)
         core.notices.append(
             AttemptEnd(
                 attempt_id=attempt.id,
@@ -296,17 +296,17 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     if worker is not None:
         if how.kind in _RAN:
             boot_failures.prove(core, worker, now)
-        if not attempt.stray and not told_to_end and not worker.interruption:
+        if not attempt.stray and not told_to_end and not worker.health.interruption:
             trials.note_end(core, worker, attempt, how, now)
         _vacate(core, worker, attempt, now)
 
 
 def _vacate(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) -> None:
     core.free_resources(worker, attempt.id)
-    worker.revision += 1
+    worker.link.revision += 1
     if not attempt.resident:
-        worker.last_busy = now
-    if worker.state is WorkerState.RUNNING and not worker.busy_with:
+        worker.load.last_busy = now
+    if worker.state is WorkerState.RUNNING and not worker.load.busy_with:
         core.move(worker, Trigger.LAST_EXIT, now)
     shutdown.review(core, worker, now)
 
@@ -329,7 +329,7 @@ def release(core: PoolCore, attempt_id: str, now: float) -> None:
     _release(core, attempt.worker_id, attempt.remote_id)
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.unreleased.discard(attempt_id)
+        worker.load.unreleased.discard(attempt_id)
         shutdown.review(core, worker, now)
 
 
@@ -354,7 +354,7 @@ def staying_sharers(core: PoolCore, worker: Worker) -> int:
 
     Nobody may join the others: their cpu is promised to somebody, maybe, once the last has ended.
     """
-    return sum(not core.attempts[attempt_id].is_to_end for attempt_id in worker.sharing)
+    return sum(not core.attempts[attempt_id].is_to_end for attempt_id in worker.load.sharing)
 
 
 def shorten_grace(core: PoolCore, attempt_id: str) -> None:
@@ -386,5 +386,5 @@ def give_log_up(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     core.notices.append(AttemptLogLost(attempt_id=attempt.id, worker_id=attempt.worker_id))
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.unreleased.discard(attempt.id)
+        worker.load.unreleased.discard(attempt.id)
         shutdown.review(core, worker, now)

@@ -14,9 +14,9 @@ from longshore.pool.timers import TimerKind
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     """Slow creating down because of a worker that is of no use; one that was is none of these."""
-    if worker.proven or worker.stillborn:
+    if worker.health.proven or worker.health.stillborn:
         return
-    worker.stillborn = True
+    worker.health.stillborn = True
     if worker.appeared_at < core.stillborn_until:
         # It was bought before those told that were bought with it: ten at once are one mistake.
         return
@@ -35,9 +35,9 @@ def prove(core: PoolCore, worker: Worker, now: float) -> None:
     Not where it is older than all of the row: it works on whatever is wrong with those that are
     bought now.
     """
-    if worker.proven:
+    if worker.health.proven:
         return
-    worker.proven = True
+    worker.health.proven = True
     if core.stillborn and worker.appeared_at >= core.stillborn_since:
         core.stillborn = 0
         core.stillborn_since = math.inf
@@ -52,7 +52,7 @@ def unproven(core: PoolCore) -> bool:
         worker.appeared_at >= core.stillborn_until
         and worker.behavior is IdleBehavior.RUN
         and worker.state is not WorkerState.SHUTDOWN
-        and not worker.broken
-        and not worker.proven
+        and not worker.health.broken
+        and not worker.health.proven
         for worker in core.workers.values()
     )

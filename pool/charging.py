@@ -100,23 +100,23 @@ def _lacks(type_: InstanceType, machine: MachineSize) -> tuple[int, int]:
 def whole_of(worker: Worker) -> Resources:
     """Return what a worker has in all: what its type says, or less where its machine has less."""
     whole = worker.type.resources
-    if worker.machine is None:
+    if worker.load.machine is None:
         return whole
-    lacks_cpus, lacks_memory = _lacks(worker.type, worker.machine)
+    lacks_cpus, lacks_memory = _lacks(worker.type, worker.load.machine)
     return whole.minus(Resources(cpu_millis=lacks_cpus, memory_bytes=lacks_memory))
 
 
 def as_found(worker: Worker) -> InstanceType:
     """Return a worker's type as it is on its machine, as far as that is known."""
-    return found_as(worker.type, worker.machine or worker.expected)
+    return found_as(worker.type, worker.load.machine or worker.load.expected)
 
 
 def room_left(worker: Worker) -> Resources:
     """Return what a worker has left for containers, added up anew."""
     left = as_found(worker).allocatable
-    for sharers, attempt_id in enumerate(sorted(worker.sharing)):
-        left = left.minus(charge(worker.attempts[attempt_id], sharers=sharers))
-    for attempt_id, resources in worker.attempts.items():
-        if attempt_id not in worker.sharing:
+    for sharers, attempt_id in enumerate(sorted(worker.load.sharing)):
+        left = left.minus(charge(worker.load.attempts[attempt_id], sharers=sharers))
+    for attempt_id, resources in worker.load.attempts.items():
+        if attempt_id not in worker.load.sharing:
             left = left.minus(resources)
     return left

@@ -1,8 +1,8 @@
 """The pool's state, and the few moves that all of its reactors share.
 
-The reactors (`listing`, `launching`, `probing`, `attempts`, `idle`) are functions on a `PoolCore`.
-They have no effects: what is to be done goes to `commands`, what the engine must know to
-`notices`.
+The reactors (`listing`, `launching`, `probing`, `attempts`, `shutdown`) are functions on a
+`PoolCore`. They have no effects: what is to be done goes to `commands`, what the engine must know
+to `notices`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ from longshore.pool.messages import (
 from longshore.pool.model import (
     AttemptExit,
     BehaviorNote,
+    CloudRecord,
     Doubtful,
     IdleBehavior,
     InstanceSeen,
+    LinkRecord,
+    LoadRecord,
     MachineSize,
     PendingLaunch,
     PoolAttempt,
     PoolSettings,
+    ShutdownRecord,
     Worker,
     WorkerState,
     stray_id,
@@ -51,7 +55,7 @@ from longshore.pool.pool_events import (
 from longshore.pool.rate_limits import CloudGate, ProbeGate
 from longshore.pool.statistics import Statistics
 from longshore.pool.tags import behavior_from, is_unrecognised
-from longshore.pool.timers import OF_WORKERS, TimerKind, Timers
+from longshore.pool.timers import Lasts, TimerKind, Timers
 from longshore.pool.transitions import Removed, Trigger, next_state
 from longshore.pool.troubles import CreateTroubles, Trouble
 
@@ -77,7 +81,7 @@ class PoolCore:
     when they do, None when they do not; `troubles` are the creates that fail. `stillborn` is how
     many instances in a row were of no use, the last for `stillborn_why`, the oldest bought at
     `stillborn_since`; those from before `stillborn_until` add nothing. `held_up` says that what is
-    decided is not done now, `moved_on_at` when that was over last (`standstill`).
+    decided is not done now, `moved_on_at` when that was over last (`store_stall`).
     """
 
     def __init__(
@@ -187,20 +191,18 @@ class PoolCore:
             id=seen.id,
             type=type_,
             token="",
+            appeared_at=now,
             state=WorkerState.UNKNOWN,
+            state_since=now,
             behavior=self.asked_behaviors.get(seen.id, behavior_from(tags)),
             untagged=seen.id in self.asked_behaviors,
             noted=self.asked_notes.get(seen.id),
-            killed=self.asked_kills.get(seen.id),
-            appeared_at=now,
-            listed_at=now,
-            state_since=now,
-            boots_since=now,
-            address=seen.address,
-            host_key=self.pinned_keys.get(seen.id, ""),
-            expected=self.machines.get(type_.name),
+            cloud=CloudRecord(address=seen.address, listed_at=now),
+            link=LinkRecord(host_key=self.pinned_keys.get(seen.id, ""), boots_since=now),
+            load=LoadRecord(expected=self.machines.get(type_.name)),
+            shutdown=ShutdownRecord(killed=self.asked_kills.get(seen.id)),
         )
-        worker.free = room_left(worker)
+        worker.load.free = room_left(worker)
         if worker.noted is not None and worker.noted.until is not None:
             self.timers.set(TimerKind.RELEASE, worker.id, worker.noted.until)
         self.workers[seen.id] = worker
@@ -210,7 +212,7 @@ class PoolCore:
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
             if attempt.is_finished:
-                worker.unreleased.add(attempt.id)
+                worker.load.unreleased.add(attempt.id)
         self.note_changed(worker, "it is new to the pool")
         return worker
 
@@ -252,8 +254,8 @@ class PoolCore:
         worker.launched_here = pending.op_id != 0
         pending.counted = False
         pending.came_and_went = False
-        if not worker.host_key:
-            worker.secret = pending.launch.secret
+        if not worker.link.host_key:
+            worker.link.secret = pending.launch.secret
         type_ = self.types.get(pending.launch.type_name)
         if type_ is not None:
             self.learn_type(worker, type_)
@@ -263,8 +265,8 @@ class PoolCore:
         if not is_unrecognised(worker.type) or type_ == worker.type:
             return
         worker.type = type_
-        worker.expected = self.machines.get(type_.name)
-        worker.free = room_left(worker)
+        worker.load.expected = self.machines.get(type_.name)
+        worker.load.free = room_left(worker)
         self.note_changed(worker, f"its type is {type_.name}")
 
     def hoped_for(self) -> list[PendingLaunch]:
@@ -334,18 +336,18 @@ class PoolCore:
 
         What asks for no cpus shares one with its like: the first of them takes it.
         """
-        if attempt.id not in worker.attempts and not attempt.is_finished:
+        if attempt.id not in worker.load.attempts and not attempt.is_finished:
             taken = attempt.resources
             # Nobody knows what a stray takes, and it is being ended.
             if not attempt.stray and shares_a_cpu(taken):
-                taken = charge(taken, sharers=worker.sharers)
-                worker.sharing.add(attempt.id)
-            worker.attempts[attempt.id] = attempt.resources
+                taken = charge(taken, sharers=worker.load.sharers)
+                worker.load.sharing.add(attempt.id)
+            worker.load.attempts[attempt.id] = attempt.resources
             if attempt.store:
-                worker.unaccounted.add(attempt.id)
+                worker.load.unaccounted.add(attempt.id)
             if attempt.resident:
-                worker.resident.add(attempt.id)
-            worker.free = worker.free.minus(taken)
+                worker.load.resident.add(attempt.id)
+            worker.load.free = worker.load.free.minus(taken)
             self.touch(worker.id)
 
     def free_resources(self, worker: Worker, attempt_id: str) -> None:
@@ -353,15 +355,15 @@ class PoolCore:
 
         The last of those that share a cpu gives that back too.
         """
-        held = worker.attempts.pop(attempt_id, None)
+        held = worker.load.attempts.pop(attempt_id, None)
         if held is None:
             return
-        worker.resident.discard(attempt_id)
-        worker.unaccounted.discard(attempt_id)
-        if attempt_id in worker.sharing:
-            worker.sharing.discard(attempt_id)
-            held = charge(held, sharers=worker.sharers)
-        worker.free = worker.free.plus(held)
+        worker.load.resident.discard(attempt_id)
+        worker.load.unaccounted.discard(attempt_id)
+        if attempt_id in worker.load.sharing:
+            worker.load.sharing.discard(attempt_id)
+            held = charge(held, sharers=worker.load.sharers)
+        worker.load.free = worker.load.free.plus(held)
         self.touch(worker.id)
 
     def move(self, worker: Worker, trigger: Trigger, now: float) -> None:
@@ -371,12 +373,12 @@ class PoolCore:
         if isinstance(state, Removed):
             self._remove(worker, trigger, now)
             return
-        worker.revision += 1
+        worker.link.revision += 1
         if state is not worker.state:
             worker.state = state
             self.touch(worker.id)
             worker.state_since = now
-            self.note_changed(worker, worker.end_reason or trigger.value)
+            self.note_changed(worker, worker.shutdown.reason or trigger.value)
 
     def _let_go(self, worker: Worker, now: float) -> None:
         """Keep the journal of an instance that left before its key was proven: it may show again.
@@ -385,8 +387,8 @@ class PoolCore:
         could not prove its key when it comes back. One that none ever showed, and that the cloud
         did not say is gone, is in doubt from now on.
         """
-        told = worker.absence is not None and worker.absence.existence is Existence.GONE
-        was_there = worker.listed or worker.destroy_accepted or told
+        told = worker.cloud.absence is not None and worker.cloud.absence.existence is Existence.GONE
+        was_there = worker.cloud.listed or worker.shutdown.destroy_accepted or told
         if not was_there:
             self.doubtful[worker.id] = Doubtful(
                 id=worker.id,
@@ -398,7 +400,7 @@ class PoolCore:
         pending = self.launches.get(worker.token)
         if pending is None:
             return
-        if worker.host_key and not pending.in_flight:
+        if worker.link.host_key and not pending.in_flight:
             self.end_launch(worker.token)
             return
         pending.instance_id = ""
@@ -409,20 +411,19 @@ class PoolCore:
         del self.workers[worker.id]
         self.touch(worker.id)
         self.forget_later(worker.id, now)
-        for kind in OF_WORKERS:
-            self.timers.clear(kind, worker.id)
+        self.timers.clear_all(worker.id, Lasts.UNTIL_SHUTDOWN, Lasts.UNTIL_GONE)
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))
-        gone = worker.end_reason or trigger.value
-        if worker.reason and not worker.end_reason:
-            gone = f"{gone}: {worker.reason}"
+        gone = worker.shutdown.reason or trigger.value
+        if worker.cloud.reason and not worker.shutdown.reason:
+            gone = f"{gone}: {worker.cloud.reason}"
         for attempt in self.attempts_on(worker.id):
             why = f"its instance {worker.id} is gone ({gone})"
             self._lose_attempt(worker, attempt, why)
         self._let_go(worker, now)
         if worker.state is WorkerState.SHUTDOWN:
-            self.ended[worker.id] = worker.end_reason
+            self.ended[worker.id] = worker.shutdown.reason
         self.notices.append(
             WorkerGone(
                 worker_id=worker.id,
@@ -466,8 +467,8 @@ class PoolCore:
                 kind=EndKind.INSTANCE_GONE,
                 cause=why,
                 # Of one from before a restart it is not known any more.
-                seen_at=max(worker.last_contact, worker.listed_at) or worker.appeared_at,
-                interrupted=bool(worker.interruption),
+                seen_at=max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at,
+                interrupted=bool(worker.health.interruption),
             )
             self.notices.append(lost)
 
@@ -516,18 +517,18 @@ def check(core: PoolCore) -> None:
 
 
 def _check_worker(core: PoolCore, worker: Worker, residents: set[str]) -> None:
-    if worker.free != room_left(worker):
+    if worker.load.free != room_left(worker):
         raise BugError(f"{worker.id}: free resources do not add up")
-    if worker.state is WorkerState.IDLE and worker.busy_with:
-        busy = sorted(worker.attempts.keys() - worker.resident)
+    if worker.state is WorkerState.IDLE and worker.load.busy_with:
+        busy = sorted(worker.load.attempts.keys() - worker.load.resident)
         raise BugError(f"{worker.id}: idle with attempts {busy}")
-    if worker.state is WorkerState.RUNNING and not worker.busy_with:
+    if worker.state is WorkerState.RUNNING and not worker.load.busy_with:
         raise BugError(f"{worker.id}: running without an attempt")
-    if worker.resident != residents & worker.attempts.keys():
+    if worker.load.resident != residents & worker.load.attempts.keys():
         raise BugError(f"{worker.id}: its residents do not add up")
-    waits = worker.state is WorkerState.SHUTDOWN and worker.session_up
+    waits = worker.state is WorkerState.SHUTDOWN and worker.link.session_up
     if waits != (core.timers.due(TimerKind.DISMISSAL, worker.id) is not None):
         raise BugError(f"{worker.id}: it waits for its residents without end, or for none")
-    if not worker.attempts.keys() <= core.attempts.keys():
-        strangers = sorted(worker.attempts.keys() - core.attempts.keys())
+    if not worker.load.attempts.keys() <= core.attempts.keys():
+        strangers = sorted(worker.load.attempts.keys() - core.attempts.keys())
         raise BugError(f"{worker.id}: holds room for unknown attempts {strangers}")

@@ -57,22 +57,21 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker is None:
         worker = core.add_worker(event.instance, type_, now=now)
         # A listing may have shown it, and one have lacked it, before the call returned.
-        worker.listed = pending.came_and_went
+        worker.cloud.listed = pending.came_and_went
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
         core.bind_launch(worker, event.token)
-    shutdown.keep_killed(core, worker, now)
-    shutdown.keep_ended(core, worker, now)
+    shutdown.resume(core, worker, now)
     if worker.state in (WorkerState.UNKNOWN, WorkerState.SHUTDOWN):
         core.move(worker, Trigger.CREATED, now)
     if worker.state is WorkerState.BOOTING:
         probing.ensure(core, worker, now)
         shutdown.review(core, worker, now)
     _note_made(core, pending, now)
-    if worker.host_key:
+    if worker.link.host_key:
         core.end_launch(event.token)
     # Until a listing has shown it, nobody can tell whether it is gone.
-    wait_s = _LISTING_AFTER_CREATE_S if worker.address else _LISTING_AFTER_DOUBT_S
+    wait_s = _LISTING_AFTER_CREATE_S if worker.cloud.address else _LISTING_AFTER_DOUBT_S
     core.timers.soonest(TimerKind.LIST, "", now + wait_s)
 
 
@@ -90,7 +89,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DOUBT_S)
     else:
         worker = core.workers.get(pending.instance_id)
-        if worker is None or worker.host_key:
+        if worker is None or worker.link.host_key:
             core.end_launch(event.token)
     type_, began_at = type_of(core, pending.launch), pending.launch.created_at
     core.troubles.failed(type_.name, event.error, began_at=began_at, now=now)
@@ -101,6 +100,11 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
         tally=lambda scope: tally_of(core, scope),
         now=now,
     )
+    arm_hold(core, now)
+
+
+def arm_hold(core: PoolCore, now: float) -> None:
+    """Wake the planner at the end of the next hold, if there is one."""
     core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 

@@ -147,7 +147,7 @@ def listing_is_current(core: PoolCore, now: float) -> bool:
 def _of_worker(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
     if worker.state is WorkerState.SHUTDOWN:
         return _of_shutdown(core, worker, now) or _missing(worker, now)
-    if worker.missing_since is not None or worker.remembered:
+    if worker.cloud.missing_since is not None or worker.cloud.remembered:
         return _missing(worker, now)
     if found := strays.undecided_on(core, worker):
         return _kept(found)
@@ -172,23 +172,25 @@ def _patience_s(core: PoolCore) -> float:
 
 
 def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
-    if worker.session_up:
+    if worker.link.session_up:
         # Its residents have their time, which is bounded.
         return None
-    since = worker.destroyed_at
-    told = f"it is being shut down ({worker.end_reason})" if worker.end_reason else "it shuts down"
-    if worker.destroy_failures >= REFUSALS:
+    since = worker.shutdown.destroyed_at
+    reason = worker.shutdown.reason
+    told = f"it is being shut down ({reason})" if reason else "it shuts down"
+    if worker.shutdown.destroy_failures >= REFUSALS:
         return _Finding(
             kind=LeakKind.DESTROY_FAILING,
             since=since,
-            why=f"{told}, and the last {worker.destroy_failures} destroy calls failed: "
-            f"{worker.destroy_error}",
+            why=f"{told}, and the last {worker.shutdown.destroy_failures} destroy calls failed: "
+            f"{worker.shutdown.destroy_error}",
         )
-    if worker.listed_at - since >= _patience_s(core):
+    lasts_s = worker.cloud.listed_at - since
+    if lasts_s >= _patience_s(core):
         return _Finding(
             kind=LeakKind.NOT_ENDING,
             since=since,
-            why=f"{told}, and the cloud still lists it {worker.listed_at - since:.0f} s later",
+            why=f"{told}, and the cloud still lists it {lasts_s:.0f} s later",
         )
     unseen_s = now - max(since, core.listed_at)
     if not listing_is_current(core, now) and unseen_s >= _patience_s(core):
@@ -203,7 +205,7 @@ def _of_shutdown(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
 
 def _missing(worker: Worker, now: float) -> _Finding | None:
     """Return that nobody can use a worker while listings lack it, though it counts as there."""
-    since = worker.appeared_at if worker.remembered else worker.missing_since
+    since = worker.appeared_at if worker.cloud.remembered else worker.cloud.missing_since
     if since is None or now - since < _MISSING_PATIENCE_S:
         return None
     why = (
@@ -215,14 +217,14 @@ def _missing(worker: Worker, now: float) -> _Finding | None:
 def _silent(core: PoolCore, worker: Worker, now: float) -> _Finding | None:
     """Return what would have ended a worker by its boot or probe timeout, were it not held."""
     settings = core.settings
-    because = f" ({worker.last_error})" if worker.last_error else ""
+    because = f" ({worker.health.last_error})" if worker.health.last_error else ""
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
-        if worker.session_up and in_use(core, worker):
+        if worker.link.session_up and in_use(core, worker):
             return None
         since, limit_s = worker.appeared_at, settings.boot_timeout_s
         why = f"it is held, and has not become ready in {now - since:.0f} s{because}"
-    elif not worker.session_up:
-        since, limit_s = worker.last_contact, settings.probe_timeout_s
+    elif not worker.link.session_up:
+        since, limit_s = worker.link.last_contact, settings.probe_timeout_s
         why = f"it is held, and has been silent for {now - since:.0f} s{because}"
     else:
         return None
@@ -235,12 +237,12 @@ def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
     """Return why a worker that is reached is of no use, once nothing keeps it busy any more."""
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING) or in_use(core, worker):
         return None
-    empty_since = max(worker.last_busy, worker.appeared_at)
-    if worker.broken:
+    empty_since = max(worker.load.last_busy, worker.appeared_at)
+    if worker.health.broken:
         return _Finding(
             kind=LeakKind.BROKEN_HELD,
-            since=max(empty_since, worker.broken_at),
-            why=f"it is held, and broken: {worker.broken}",
+            since=max(empty_since, worker.health.broken_at),
+            why=f"it is held, and broken: {worker.health.broken}",
         )
     if is_unrecognised(worker.type):
         return _Finding(

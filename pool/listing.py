@@ -55,10 +55,10 @@ def _take_up_missing(core: PoolCore, began_at: float, now: float) -> None:
     for instance_id in sorted(core.missing):
         seen = core.missing[instance_id]
         worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
-        worker.remembered = True
-        worker.listed_at = 0.0
+        worker.cloud.remembered = True
+        worker.cloud.listed_at = 0.0
         # Whose key is not proven may not have been shown to that process either.
-        worker.listed = bool(worker.host_key)
+        worker.cloud.listed = bool(worker.link.host_key)
         absence.note(core, worker, began_at, now)
         probing.ensure(core, worker, now)
 
@@ -85,18 +85,18 @@ def _schedule(core: PoolCore, now: float) -> None:
     interval_s = core.settings.sync_interval_s
     if expecting:
         interval_s = min(interval_s, _SOON_S, core.settings.shutdown_timeout_s)
-    elif any(worker.absence is not None for worker in core.workers.values()):
+    elif any(worker.cloud.absence is not None for worker in core.workers.values()):
         interval_s = min(interval_s, _WHILE_MISSING_S, core.settings.gone_after_s / 2)
     core.timers.soonest(TimerKind.LIST, "", now + interval_s)
 
 
 def _is_expected(worker: Worker, now: float) -> bool:
     """Return whether the next listings may well show something new of a worker."""
-    lacking_s = 0.0 if worker.absence is None else now - worker.absence.since
+    lacking_s = 0.0 if worker.cloud.absence is None else now - worker.cloud.absence.since
     if lacking_s >= _LONG_S:
         return False
-    going = worker.state is WorkerState.SHUTDOWN and not worker.session_up
-    return going or not worker.address or not worker.listed
+    going = worker.state is WorkerState.SHUTDOWN and not worker.link.session_up
+    return going or not worker.cloud.address or not worker.cloud.listed
 
 
 def _see(
@@ -113,21 +113,20 @@ def _see(
     token = tags.get(TOKEN_TAG, "")
     if token and not worker.token:
         core.bind_launch(worker, token)
-    worker.listed = True
-    worker.listed_at = max(worker.listed_at, began_at)
+    worker.cloud.listed = True
+    worker.cloud.listed_at = max(worker.cloud.listed_at, began_at)
     absence.end(core, worker, "a listing shows it again")
-    if worker.remembered:
+    if worker.cloud.remembered:
         _recognise(core, worker, tags)
-    if seen.address and seen.address != worker.address:
-        worker.address = seen.address
-        worker.revision += 1
+    if seen.address and seen.address != worker.cloud.address:
+        worker.cloud.address = seen.address
+        worker.link.revision += 1
     _hear_condition(core, worker, seen, repeated=repeated)
     if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)
         core.note_changed(worker, f"its tags say {worker.behavior.value}")
-    shutdown.keep_killed(core, worker, now)
-    shutdown.keep_ended(core, worker, now)
+    shutdown.resume(core, worker, now)
     if worker.state is not WorkerState.SHUTDOWN:
         probing.ensure(core, worker, now)
         _keep_tags(core, worker, tags, now)
@@ -136,22 +135,22 @@ def _see(
 
 def _hear_condition(core: PoolCore, worker: Worker, seen: InstanceSeen, *, repeated: bool) -> None:
     """Note how the cloud says that a worker's instance stands; one listing says it once."""
-    before = worker.cloud_says
-    if seen.power is not worker.power:
-        worker.power_listings = 1
+    before = worker.cloud.says
+    if seen.power is not worker.cloud.power:
+        worker.cloud.power_listings = 1
     elif not repeated:
-        worker.power_listings += 1
-    worker.power, worker.reason = seen.power, seen.reason
-    if worker.cloud_says != before:
-        core.note_changed(worker, worker.cloud_says or "the cloud says that it is on again")
+        worker.cloud.power_listings += 1
+    worker.cloud.power, worker.cloud.reason = seen.power, seen.reason
+    if worker.cloud.says != before:
+        core.note_changed(worker, worker.cloud.says or "the cloud says that it is on again")
 
 
 def _recognise(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:
     """Take the idle behavior of a remembered worker from its tags, now that they are known."""
-    worker.remembered = False
+    worker.cloud.remembered = False
     worker.behavior = core.asked_behaviors.get(worker.id, behavior_from(tags))
-    worker.revision += 1
-    if worker.session_up:
+    worker.link.revision += 1
+    if worker.link.session_up:
         shutdown.set_lease(core, worker)
 
 

@@ -282,115 +282,91 @@ class BehaviorNote:
 
 
 @dataclass(slots=True, kw_only=True)
-class Worker:
-    """The pool's record of one instance; only `pool.core` changes it.
+class CloudRecord:
+    """What the cloud tells of an instance; `pool.listing` and `pool.absence` change it."""
 
-    `revision` counts the changes that make an older probe's result worthless. `attempts` are those
-    that hold resources here, `sharing` those of them that share one cpu, since they ask for none,
-    `resident` those that do not keep it busy (see `PoolAttempt`); `unreleased` those that ended but
-    whose log is not complete yet: while these are too many it is `backlogged`; `unaccounted` those
-    of another store, which are kept: nobody knows what room they take, so it gets no new work.
-    `verdict` is why we ourselves judge it to be of no use, which is final, `complaint` what it says
-    of itself at present, "" for nothing, `advice` what would make it better by its own word;
-    `interruption` is when the cloud takes it back, "" where that is not known; `shown` says that a
-    probe has shown what runs there.
-    `listed` says whether a listing has ever shown it, `absence` is about those that lack it, None
-    while none does or it has a session. One that is `remembered` an earlier process knew, and no
-    listing has shown it since: what its tags say is not known. `untagged` says that no listing has
-    shown the idle behavior that an admin gave it; `strikes` counts starts in a row that failed for
-    a cause that lies with the instance, `flaps` sessions in a row that were lost soon after
-    `attached_at`; it gets no new work until `overloaded_until`, since its runner said that too much
-    runs there, 0.0 for never; `proven` says that an attempt was seen to run there, `stillborn` that
-    it turned out to be of no use before that, `end_reason` why it is being shut down. `broken_at`
-    is when it became broken, 0.0 for never; `launched_here` says that this process asked for it,
-    `reached` that a probe got past the proof of its key; `boot_id` is the boot whose probe has
-    passed, "" for none yet, `boots_since` when it appeared, or was found to have booted anew;
-    `killed` is the reason of the admin who ended it, "" for none, and None where nobody did;
-    `destroy_failures` counts the destroy calls in a row that failed, `destroy_error` is what the
-    last of them said; `destroy_answered` says that the latest did not fail, `destroy_accepted` that
-    the cloud has taken one for an instance that it knows. In shutdown it has a session for as long
-    as its residents are waited for; `destroyed_at` is when its destroy was asked for then, 0.0
-    before that. `power` is how it stands, as the last listing said that shows it, `power_listings`
-    how many in a row say so, and `reason` why
-    it stands so or has ended, in the cloud's words, "" where that is not told. `noted` is what is
-    known of the idle behavior that was asked for last, None for nothing; it may have another.
-    """
-
-    id: str
-    type: InstanceType
-    token: str
-    state: WorkerState
-    behavior: IdleBehavior
-    appeared_at: float
-    listed_at: float
-    state_since: float
     address: str = ""
-    host_key: str = ""
-    noted: BehaviorNote | None = None
-    secret: str = field(default="", repr=False)
-    last_contact: float = 0.0
-    attached_at: float = 0.0
-    flaps: int = 0
-    last_busy: float = 0.0
+    #: When the latest listing that shows it began.
+    listed_at: float
+    #: Whether a listing has ever shown it.
     listed: bool = False
+    #: About those that lack it, None while none does or it has a session.
     absence: Absence | None = None
+    #: An earlier process knew it, and no listing has shown it since: its tags are not known.
     remembered: bool = False
-    untagged: bool = False
-    strikes: int = 0
-    #: Who ended there without having run, through no fault of their own, since one of their kind
-    #: last ran, by container (`pool.trials`).
-    swallowed: dict[str, Swallowed] = field(default_factory=dict)
-    #: Whether it gets no work until the next probe has tried whether its engine works.
-    on_trial: bool = False
-    #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
-    acquitted: dict[str, float] = field(default_factory=dict)
-    overloaded_until: float = 0.0
-    proven: bool = False
-    stillborn: bool = False
-    launched_here: bool = False
-    reached: bool = False
-    boot_id: str = ""
-    boots_since: float = 0.0
-    revision: int = 0
-    probe_op: int = 0
-    probe_failures: int = 0
-    session_up: bool = False
-    verdict: str = ""
-    complaint: str = ""
-    advice: str = ""
-    interruption: str = ""
-    shown: bool = False
-    broken_at: float = 0.0
-    last_error: str = ""
+    #: How it stands, as the last listing said that shows it, and how many in a row say so.
     power: Power = Power.ON
     power_listings: int = 0
+    #: Why it stands so or has ended, in the cloud's words, "" where that is not told.
     reason: str = ""
-    end_reason: str = ""
-    killed: str | None = None
-    destroyed_at: float = 0.0
-    destroy_failures: int = 0
-    destroy_error: str = ""
-    destroy_answered: bool = False
-    destroy_accepted: bool = False
-    last_container: str = ""
-    attempts: dict[str, Resources] = field(default_factory=dict)
-    sharing: set[str] = field(default_factory=set)
-    #: What its machine has, as it says itself, None while it has not.
-    machine: MachineSize | None = None
-    #: What others of its type have, taken for what it has until it says so itself.
-    expected: MachineSize | None = None
-    resident: set[str] = field(default_factory=set)
-    unreleased: set[str] = field(default_factory=set)
-    unaccounted: set[str] = field(default_factory=set)
-    free: Resources = Resources()
 
     @property
-    def cloud_says(self) -> str:
+    def says(self) -> str:
         """Return what the cloud says of it, in a sentence; "" for one that is on."""
         if self.power is Power.ON:
             return ""
         why = f": {self.reason}" if self.reason else ""
         return f"the cloud says that it is {self.power.value}{why}"
+
+    @property
+    def missing_since(self) -> float | None:
+        """Return since when it is missing from listings, None if not; too new for them is not."""
+        return self.absence.since if self.absence is not None and self.listed else None
+
+    @property
+    def unseen(self) -> bool:
+        """Return whether it gets no new work until a listing shows it; one too new for them may."""
+        return self.missing_since is not None or (self.remembered and self.listed)
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkRecord:
+    """How a worker is reached: its keys, probes and session; `pool.probing` changes it."""
+
+    #: The pinned key, "" while it is not proven; by `secret` it is, which is void then.
+    host_key: str = ""
+    secret: str = field(default="", repr=False)
+    #: Counts the changes that make an older probe's result worthless.
+    revision: int = 0
+    #: The probe that is under way, 0 for none, and how many failed in a row.
+    probe_op: int = 0
+    probe_failures: int = 0
+    #: In shutdown it has a session for as long as its residents are waited for.
+    session_up: bool = False
+    attached_at: float = 0.0
+    last_contact: float = 0.0
+    #: Sessions in a row that were lost soon after they were attached.
+    flaps: int = 0
+    #: The boot whose probe has passed, "" for none yet.
+    boot_id: str = ""
+    #: When it appeared, or was found to have booted anew.
+    boots_since: float
+    #: Whether a probe got past the proof of its key, and has shown what runs there.
+    reached: bool = False
+    shown: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadRecord:
+    """What a worker has room for, and what takes it; `pool.core` counts it."""
+
+    free: Resources = Resources()
+    #: What its machine has, as it says itself, None while it has not.
+    machine: MachineSize | None = None
+    #: What others of its type have, taken for what it has until it says so itself.
+    expected: MachineSize | None = None
+    #: The attempts that hold resources here.
+    attempts: dict[str, Resources] = field(default_factory=dict)
+    #: Those of them that share one cpu, since they ask for none.
+    sharing: set[str] = field(default_factory=set)
+    #: Those of them that do not keep it busy (see `PoolAttempt`).
+    resident: set[str] = field(default_factory=set)
+    #: Those of another store, which are kept: nobody knows what room they take.
+    unaccounted: set[str] = field(default_factory=set)
+    #: Those that ended but whose log is not complete yet.
+    unreleased: set[str] = field(default_factory=set)
+    last_busy: float = 0.0
+    last_container: str = ""
 
     @property
     def sharers(self) -> int:
@@ -403,14 +379,87 @@ class Worker:
         return len(self.attempts) - len(self.resident)
 
     @property
-    def missing_since(self) -> float | None:
-        """Return since when it is missing from listings, None if not; too new for them is not."""
-        return self.absence.since if self.absence is not None and self.listed else None
+    def backlogged(self) -> bool:
+        """Return whether it gets no new work, since too many that ended wait to be released."""
+        return len(self.unreleased) > MOST_UNRELEASED
+
+
+@dataclass(slots=True, kw_only=True)
+class HealthRecord:
+    """What speaks for and against giving a worker work."""
+
+    #: Why we ourselves judge it to be of no use, which is final, "" for nothing.
+    verdict: str = ""
+    #: What it says of itself at present, "" for nothing, and what would make it better.
+    complaint: str = ""
+    advice: str = ""
+    #: When it became broken, 0.0 for never.
+    broken_at: float = 0.0
+    #: When the cloud takes it back, by its own word, "" where that is not known.
+    interruption: str = ""
+    #: Starts in a row that failed for a cause that lies with the instance.
+    strikes: int = 0
+    #: It gets no new work until then, since its runner said that too much runs there.
+    overloaded_until: float = 0.0
+    #: Who ended there without having run, through no fault of their own, since one of their kind
+    #: last ran, by container (`pool.trials`).
+    swallowed: dict[str, Swallowed] = field(default_factory=dict)
+    #: Whether it gets no work until the next probe has tried whether its engine works.
+    on_trial: bool = False
+    #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
+    acquitted: dict[str, float] = field(default_factory=dict)
+    #: Whether an attempt was seen to run there, and whether it was of no use before that.
+    proven: bool = False
+    stillborn: bool = False
+    last_error: str = ""
 
     @property
-    def unseen(self) -> bool:
-        """Return whether it gets no new work until a listing shows it; one too new for them may."""
-        return self.missing_since is not None or (self.remembered and self.listed)
+    def broken(self) -> str:
+        """Return why it gets no more work: our verdict, else its own complaint, "" for neither."""
+        return self.verdict or self.complaint
+
+
+@dataclass(slots=True, kw_only=True)
+class ShutdownRecord:
+    """How the end of an instance goes; `pool.shutdown` changes it."""
+
+    #: The reason of the admin who ended it, "" for none, and None where nobody did.
+    killed: str | None = None
+    #: Why it is being shut down, "" while it is not.
+    reason: str = ""
+    #: When its destroy was asked for, 0.0 before that.
+    destroyed_at: float = 0.0
+    #: The destroy calls in a row that failed, and what the last of them said.
+    destroy_failures: int = 0
+    destroy_error: str = ""
+    #: Whether the latest did not fail, and whether the cloud has taken one of what it knows.
+    destroy_answered: bool = False
+    destroy_accepted: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """The pool's record of one instance: who it is, and a part for each subject."""
+
+    id: str
+    type: InstanceType
+    token: str
+    #: Whether this process asked for it.
+    launched_here: bool = False
+    appeared_at: float
+    state: WorkerState
+    state_since: float
+    behavior: IdleBehavior
+    #: What is known of the idle behavior that was asked for last, None for nothing; it may have
+    #: another.
+    noted: BehaviorNote | None = None
+    #: Whether no listing has shown the idle behavior that an admin gave it.
+    untagged: bool = False
+    cloud: CloudRecord
+    link: LinkRecord
+    load: LoadRecord
+    health: HealthRecord = field(default_factory=HealthRecord)
+    shutdown: ShutdownRecord
 
     @property
     def note(self) -> BehaviorNote | None:
@@ -418,20 +467,10 @@ class Worker:
         known = self.noted
         return known if known is not None and known.behavior is self.behavior else None
 
-    @property
-    def broken(self) -> str:
-        """Return why it gets no more work: our verdict, else its own complaint, "" for neither."""
-        return self.verdict or self.complaint
-
-    @property
-    def backlogged(self) -> bool:
-        """Return whether it gets no new work, since too many that ended wait to be released."""
-        return len(self.unreleased) > MOST_UNRELEASED
-
     def takes_more(self, now: float) -> bool:
         """Return whether it neither rests, nor is on trial, has a backlog or keeps strays."""
-        rested = now >= self.overloaded_until and not self.on_trial
-        return rested and not self.backlogged and not self.unaccounted
+        rested = now >= self.health.overloaded_until and not self.health.on_trial
+        return rested and not self.load.backlogged and not self.load.unaccounted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool import attempts, launching, probing, shutdown
+from longshore.pool import attempts, launching, probing, shutdown, shutdown_decision
 from longshore.pool.changes import ChangeFeed
 from longshore.pool.holds import Allowance, Scope
 from longshore.pool.messages import UpdateLimits
@@ -98,7 +98,7 @@ class PoolPort(PoolView):
 
     def is_draining(self, worker: Worker) -> bool:
         """Return whether a worker is to go once it is empty."""
-        return shutdown.is_draining(worker)
+        return shutdown_decision.is_draining(worker)
 
     def takes_work(self, worker: Worker, now: float) -> bool:
         """Return whether work may be planned onto a worker, now or when it is ready."""

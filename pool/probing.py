@@ -7,7 +7,15 @@ nothing about what is missing there.
 
 from __future__ import annotations
 
-from longshore.pool import absence, attempts, boot_failures, shutdown, sizes, trials
+from longshore.pool import (
+    absence,
+    attempts,
+    boot_failures,
+    shutdown,
+    shutdown_decision,
+    sizes,
+    trials,
+)
 from longshore.pool.core import PoolCore
 from longshore.pool.delays import doubled_s
 from longshore.pool.messages import (
@@ -31,7 +39,7 @@ _READY = frozenset({WorkerState.IDLE, WorkerState.RUNNING})
 
 def ensure(core: PoolCore, worker: Worker, now: float) -> None:
     """See to it that a worker without a session is being probed."""
-    if not worker.address or worker.session_up or worker.probe_op:
+    if not worker.cloud.address or worker.link.session_up or worker.link.probe_op:
         return
     if worker.id in core.probe_gate:
         return
@@ -52,7 +60,7 @@ def release(core: PoolCore, now: float) -> None:
     """
     while (worker_id := core.probe_gate.first()) is not None:
         worker = core.workers.get(worker_id)
-        wanted = worker is not None and not worker.probe_op and worker.address
+        wanted = worker is not None and not worker.link.probe_op and worker.cloud.address
         if worker is None or not wanted or worker.state is WorkerState.SHUTDOWN:
             core.probe_gate.drop(worker_id)
             continue
@@ -64,17 +72,17 @@ def release(core: PoolCore, now: float) -> None:
 
 
 def _send_probe(core: PoolCore, worker: Worker) -> None:
-    worker.probe_op = core.next_op()
+    worker.link.probe_op = core.next_op()
     core.commands.append(
         Probe(
-            op_id=worker.probe_op,
+            op_id=worker.link.probe_op,
             worker_id=worker.id,
-            revision=worker.revision,
-            address=worker.address,
-            host_key=worker.host_key,
-            secret=worker.secret,
+            revision=worker.link.revision,
+            address=worker.cloud.address,
+            host_key=worker.link.host_key,
+            secret=worker.link.secret,
             boot=worker.state not in _READY,
-            trial=worker.on_trial,
+            trial=worker.health.on_trial,
             look_anyway=worker.state is WorkerState.UNKNOWN,
             suspend_lease=shutdown.suspends_lease(worker),
             expected=tuple(a.id for a in core.attempts_on(worker.id) if not a.stray),
@@ -88,27 +96,26 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     if worker is None or worker.state is WorkerState.SHUTDOWN:
         _close_needless(core, event.worker_id)
         return
-    if event.op_id != worker.probe_op:
+    if event.op_id != worker.link.probe_op:
         return
-    current = event.revision == worker.revision
+    current = event.revision == worker.link.revision
     if not current:
         shutdown.set_lease(core, worker)  # an admin may have held it since the probe was sent
-    reattached = not worker.session_up
+    reattached = not worker.link.session_up
     was_up = worker.state in _READY
-    worker.probe_op = 0
-    worker.probe_failures = 0
-    worker.session_up = True
+    worker.link.probe_op = 0
+    worker.link.probe_failures = 0
+    worker.link.session_up = True
     absence.end(core, worker, "it answers, though a listing lacks it")
-    worker.shown = True
-    worker.advice = event.report.advice
+    worker.link.shown = True
+    worker.health.advice = event.report.advice
     sizes.take_in(core, worker, event.report.machine, now)
-    worker.last_contact = min(event.began_at, now)
-    worker.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
-    core.timers.clear(TimerKind.SILENCE, worker.id)
+    worker.link.last_contact = min(event.began_at, now)
+    worker.health.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
     core.timers.clear(TimerKind.OFFLINE, worker.id)
     _pin(core, worker, event.host_key, now)
     if reattached:
-        worker.attached_at = now
+        worker.link.attached_at = now
     for report in _reports(core, worker, event, now):
         attempts.observe(core, worker, report, now, current=current)
     if reattached:
@@ -150,7 +157,7 @@ def _reports(
 def _close_needless(core: PoolCore, worker_id: str) -> None:
     """Close the session of a worker that needs none, unless it waits for its residents over it."""
     worker = core.workers.get(worker_id)
-    if worker is None or not worker.session_up:
+    if worker is None or not worker.link.session_up:
         core.commands.append(CloseSession(worker_id=worker_id))
 
 
@@ -170,14 +177,14 @@ def _pin(core: PoolCore, worker: Worker, host_key: str, now: float) -> None:
     It lies on the instance until a probe that carries the pinned key deletes it there: one more
     probe, since deleting it before the pin is journalled could lock us out for ever.
     """
-    if worker.host_key == host_key:
+    if worker.link.host_key == host_key:
         return
-    if worker.secret:
+    if worker.link.secret:
         core.timers.soonest(
             TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
         )
-    worker.host_key = host_key
-    worker.secret = ""
+    worker.link.host_key = host_key
+    worker.link.secret = ""
     core.pinned_keys[worker.id] = host_key
     core.note_changed(worker, "its host key is proven")
     if worker.token in core.launches and not core.launches[worker.token].in_flight:
@@ -203,8 +210,8 @@ def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
     """Leave a worker whose boot probe fails as it is, and look again though its session is up."""
     if worker.state is WorkerState.SHUTDOWN:
         return
-    if worker.busy_with:
-        worker.last_busy = now
+    if worker.load.busy_with:
+        worker.load.last_busy = now
     core.timers.soonest(
         TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
     )
@@ -215,18 +222,18 @@ def _settle(core: PoolCore, worker: Worker, boot_id: str, now: float) -> None:
     """Move the worker to what the probe showed; `boot_id` is the boot that it was made in."""
     if worker.state is WorkerState.SHUTDOWN:
         return
-    if worker.state in _READY and worker.boot_id != boot_id:
+    if worker.state in _READY and worker.link.boot_id != boot_id:
         _boot_anew(core, worker, now)
         return
-    if worker.busy_with:
+    if worker.load.busy_with:
         core.move(worker, Trigger.READY_BUSY, now)
-        worker.last_busy = now
+        worker.load.last_busy = now
     elif worker.state is WorkerState.RUNNING:
         core.move(worker, Trigger.LAST_EXIT, now)
     else:
         core.move(worker, Trigger.READY_EMPTY, now)
     # Who is not ready was probed for its boot, too (see `_send_probe`).
-    worker.boot_id = boot_id
+    worker.link.boot_id = boot_id
     shutdown.review(core, worker, now)
 
 
@@ -235,7 +242,7 @@ def _boot_anew(core: PoolCore, worker: Worker, now: float) -> None:
 
     It gets no work before its boot probe has passed for this boot, and has its whole boot time.
     """
-    worker.boots_since = now
+    worker.link.boots_since = now
     core.move(worker, Trigger.REBOOTED, now)
     core.timers.soonest(TimerKind.PROBE, worker.id, now)
     shutdown.review(core, worker, now)
@@ -244,17 +251,17 @@ def _boot_anew(core: PoolCore, worker: Worker, now: float) -> None:
 def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
     """Probe again after a growing delay; the worker's own timeouts decide when to give up."""
     worker = core.workers.get(event.worker_id)
-    if worker is None or event.op_id != worker.probe_op:
+    if worker is None or event.op_id != worker.link.probe_op:
         return
-    worker.probe_op = 0
-    worker.probe_failures += 1
-    worker.last_error = f"{event.stage}: {event.message}"
+    worker.link.probe_op = 0
+    worker.link.probe_failures += 1
+    worker.health.last_error = f"{event.stage}: {event.message}"
     absence.on_probe_failed(worker, event)
     interval_s = core.settings.probe_interval_s
     longest_s = interval_s
     if worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
         longest_s = min(interval_s, _LONGEST_WAIT_WHILE_BOOTING_S)
-    doublings = min(worker.probe_failures - 1, 10)
+    doublings = min(worker.link.probe_failures - 1, 10)
     delay_s = min(longest_s, interval_s / 20 * 2**doublings)
     core.timers.set(TimerKind.PROBE, worker.id, now + core.jittered_s(delay_s))
 
@@ -271,19 +278,23 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     if worker.state is WorkerState.SHUTDOWN:
         shutdown.wait_no_longer(core, worker, now)
         return
-    worker.session_up = False
-    worker.revision += 1
-    worker.last_contact = min(event.last_contact, now)
-    worker.last_error = f"session: {event.reason}"
+    worker.link.session_up = False
+    worker.link.revision += 1
+    worker.link.last_contact = min(event.last_contact, now)
+    worker.health.last_error = f"session: {event.reason}"
     settings = core.settings
     core.timers.soonest(
-        TimerKind.SILENCE, worker.id, worker.last_contact + settings.probe_timeout_s
+        TimerKind.RECHECK, worker.id, worker.link.last_contact + settings.probe_timeout_s
     )
-    core.timers.set(TimerKind.OFFLINE, worker.id, worker.last_contact + settings.offline_timeout_s)
+    core.timers.set(
+        TimerKind.OFFLINE, worker.id, worker.link.last_contact + settings.offline_timeout_s
+    )
     core.note_changed(worker, f"its session is lost: {event.reason}")
-    worker.flaps = worker.flaps + 1 if now - worker.attached_at < _FLAP_S else 0
-    wait_s = doubled_s(_FLAP_FIRST_WAIT_S, worker.flaps - 2, settings.probe_interval_s)
-    core.timers.soonest(TimerKind.PROBE, worker.id, now + (wait_s if worker.flaps > 1 else 0.0))
+    worker.link.flaps = worker.link.flaps + 1 if now - worker.link.attached_at < _FLAP_S else 0
+    wait_s = doubled_s(_FLAP_FIRST_WAIT_S, worker.link.flaps - 2, settings.probe_interval_s)
+    core.timers.soonest(
+        TimerKind.PROBE, worker.id, now + (wait_s if worker.link.flaps > 1 else 0.0)
+    )
 
 
 def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
@@ -292,21 +303,21 @@ def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
     One that was held, or still runs something, may be mended and work again.
     """
     worker = core.workers.get(event.worker_id)
-    if worker is not None and worker.complaint != event.message:
+    if worker is not None and worker.health.complaint != event.message:
         _hear_complaint(core, worker, event.message, now)
         shutdown.review(core, worker, now)
 
 
 def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) -> None:
-    if worker.complaint == message:
+    if worker.health.complaint == message:
         return
-    worker.complaint = message
-    worker.revision += 1
+    worker.health.complaint = message
+    worker.link.revision += 1
     if message:
         boot_failures.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
         return
-    worker.broken_at = worker.broken_at if worker.verdict else 0.0
+    worker.health.broken_at = worker.health.broken_at if worker.health.verdict else 0.0
     core.note_changed(worker, "it reports that it is no longer broken")
 
 
@@ -315,25 +326,26 @@ def takes_work(core: PoolCore, worker: Worker, now: float) -> bool:
     return (
         worker.behavior is IdleBehavior.RUN
         and worker.state is not WorkerState.SHUTDOWN
-        and not shutdown.is_draining(worker)
+        and not shutdown_decision.is_draining(worker)
         and not is_offline(core, worker, now)
-        and not worker.unseen
+        and not worker.cloud.unseen
         and worker.takes_more(now)
     )
 
 
 def is_offline(core: PoolCore, worker: Worker, now: float) -> bool:
     """Return whether a worker that was ready has had no session for offline_timeout."""
-    if worker.session_up or worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
+    if worker.link.session_up or worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING):
         return False
-    return now >= worker.last_contact + core.settings.offline_timeout_s
+    return now >= worker.link.last_contact + core.settings.offline_timeout_s
 
 
-def await_offline(core: PoolCore, worker: Worker, now: float) -> None:
-    """Look again later whether a worker without a session is offline: it was heard of since."""
-    offline_at = worker.last_contact + core.settings.offline_timeout_s
-    if not worker.session_up and now < offline_at:
+def on_offline_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """Have a worker looked at that may be offline; again later, if it was heard of since."""
+    offline_at = worker.link.last_contact + core.settings.offline_timeout_s
+    if not worker.link.session_up and now < offline_at:
         core.timers.set(TimerKind.OFFLINE, worker.id, offline_at)
+    shutdown.review(core, worker, now)
 
 
 def is_ready(worker: Worker) -> bool:
@@ -342,4 +354,4 @@ def is_ready(worker: Worker) -> bool:
     One that an earlier process created and no listing has shown is: the launch's secret has proven
     it, as where no process has ended in between.
     """
-    return worker.session_up and not worker.unseen and worker.state in _READY
+    return worker.link.session_up and not worker.cloud.unseen and worker.state in _READY

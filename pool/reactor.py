@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
 
 from longshore.pool import (
     absence,
@@ -42,31 +43,8 @@ from longshore.pool.messages import (
     TagsFailed,
     TagsSet,
 )
-from longshore.pool.model import Worker, WorkerState
+from longshore.pool.model import Worker
 from longshore.pool.timers import TimerKind
-
-_WORTH_A_PASS = frozenset(
-    {
-        TimerKind.HOLD,
-        TimerKind.IDLE,
-        TimerKind.OFFLINE,
-        TimerKind.OVERLOAD,
-        TimerKind.RELEASE,
-        TimerKind.SILENCE,
-        TimerKind.SIZE,
-    }
-)
-_OfWorker = Literal[
-    TimerKind.PROBE,
-    TimerKind.IDLE,
-    TimerKind.SILENCE,
-    TimerKind.OFFLINE,
-    TimerKind.OVERLOAD,
-    TimerKind.DISMISSAL,
-    TimerKind.DESTROY,
-    TimerKind.TAGS,
-    TimerKind.RELEASE,
-]
 
 
 def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
@@ -128,57 +106,59 @@ def on_wakeup(core: PoolCore, now: float) -> bool:
     plan = False
     while (key := core.timers.pop_due(now)) is not None:
         kind, subject = key
-        plan = plan or kind in _WORTH_A_PASS
-        plan = _on_due(core, kind, subject, now) or plan
+        plan = WAKES[kind](core, subject, now) or plan
     return plan
 
 
-def _on_due(core: PoolCore, kind: TimerKind, subject: str, now: float) -> bool:
-    """Do what is due; return whether creates have their turn, which needs a pass."""
-    match kind:
-        case TimerKind.LIST:
-            listing.request_listing(core, now)
-        case TimerKind.HOLD:
-            core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
-        case TimerKind.CLOUD:
-            return launching.on_token(core, now)
-        case TimerKind.PROBES:
-            probing.release(core, now)
-        case TimerKind.KEY:
-            core.forget(subject)
-        case TimerKind.SIZE:
-            sizes.forget(core, subject, now)
-        case TimerKind.SIGNAL:
-            attempts.on_signal_due(core, subject, now)
-        case _:
-            worker = core.workers.get(subject)
-            if worker is not None:
-                _on_worker_due(core, worker, kind, now)
-    return False
+_Wake = Callable[[PoolCore, str, float], bool]
+"""Does what is due about a subject; returns whether somebody may find a place after it."""
 
 
-def _on_worker_due(core: PoolCore, worker: Worker, kind: _OfWorker, now: float) -> None:
-    match kind:
-        case TimerKind.PROBE:
-            probing.on_probe_due(core, worker, now)
-        case TimerKind.OFFLINE:
-            probing.await_offline(core, worker, now)
-            shutdown.review(core, worker, now)
-        case TimerKind.IDLE | TimerKind.SILENCE | TimerKind.OVERLOAD:
-            shutdown.review(core, worker, now)
-        case TimerKind.DISMISSAL | TimerKind.DESTROY if core.held_up:
-            core.timers.set(kind, worker.id, now + core.settings.shutdown_timeout_s)
-        case TimerKind.DISMISSAL:
-            shutdown.wait_no_longer(core, worker, now)
-        case TimerKind.DESTROY:
-            if worker.state is WorkerState.SHUTDOWN:
-                shutdown.destroy(core, worker, now)
-        case TimerKind.TAGS:
-            shutdown.save_tags(core, worker, now)
-        case TimerKind.RELEASE:
-            shutdown.release(core, worker, now)
-        case _:
-            assert_never(kind)
+def _of_pool(react: Callable[[PoolCore, float], None], *, plans: bool = False) -> _Wake:
+    def wake(core: PoolCore, _subject: str, now: float) -> bool:
+        react(core, now)
+        return plans
+
+    return wake
+
+
+def _of_subject(react: Callable[[PoolCore, str, float], None], *, plans: bool = False) -> _Wake:
+    def wake(core: PoolCore, subject: str, now: float) -> bool:
+        react(core, subject, now)
+        return plans
+
+    return wake
+
+
+def _of_worker(react: Callable[[PoolCore, Worker, float], None], *, plans: bool = False) -> _Wake:
+    def wake(core: PoolCore, worker_id: str, now: float) -> bool:
+        worker = core.workers.get(worker_id)
+        if worker is not None:
+            react(core, worker, now)
+        return plans
+
+    return wake
+
+
+WAKES: Final[Mapping[TimerKind, _Wake]] = {
+    TimerKind.LIST: _of_pool(listing.request_listing),
+    TimerKind.HOLD: _of_pool(launching.arm_hold, plans=True),
+    # Creates have their turn, which needs a pass, or others have.
+    TimerKind.CLOUD: lambda core, _subject, now: launching.on_token(core, now),
+    TimerKind.PROBES: _of_pool(probing.release),
+    TimerKind.KEY: _of_subject(lambda core, instance_id, _now: core.forget(instance_id)),
+    TimerKind.SIZE: _of_subject(sizes.forget, plans=True),
+    TimerKind.SIGNAL: _of_subject(attempts.on_signal_due),
+    TimerKind.PROBE: _of_worker(probing.on_probe_due),
+    TimerKind.RECHECK: _of_worker(shutdown.review, plans=True),
+    TimerKind.OFFLINE: _of_worker(probing.on_offline_due, plans=True),
+    TimerKind.TAGS: _of_worker(shutdown.save_tags),
+    TimerKind.OVERLOAD: _of_worker(shutdown.review, plans=True),
+    TimerKind.DISMISSAL: _of_worker(shutdown.on_dismissal_due),
+    TimerKind.DESTROY: _of_worker(shutdown.on_destroy_due),
+    TimerKind.RELEASE: _of_worker(shutdown.release, plans=True),
+}
+"""What each deadline wakes. For how long one counts stands at its kind (`pool.timers`)."""
 
 
 def begin(core: PoolCore, now: float) -> None:

@@ -1,11 +1,18 @@
-"""When an instance is shut down: idle for long enough, drained, given up, or ended by an admin."""
+"""Carries out what becomes of an instance, and what admins ask of it; its end, until it is gone.
+
+`review` is the one that asks `pool.shutdown_decision`, and everybody calls it whose news may bear
+on a worker: what a listing, a probe or an exit says, a deadline, an admin, the planner. A worker
+that is shut down has its residents told to end, and keeps its session while they have their time;
+then its instance is destroyed, again and again, until a listing lacks it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from longshore.drivers.errors import RateLimitError
-from longshore.drivers.interface import InstanceType, Power
+from longshore.drivers.interface import InstanceType
 from longshore.pool import absence, boot_failures, signals
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
@@ -20,9 +27,18 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import BehaviorNote, IdleBehavior, PoolAttempt, Worker, WorkerState
 from longshore.pool.pool_events import AttemptDismissed
+from longshore.pool.shutdown_decision import (
+    NOT_READY,
+    Hold,
+    Keep,
+    RecheckAt,
+    ShutDown,
+    ShutdownFacts,
+    shutdown_decision,
+)
 from longshore.pool.signals import given_up
-from longshore.pool.tags import is_unrecognised, tags_of
-from longshore.pool.timers import TimerKind
+from longshore.pool.tags import tags_of
+from longshore.pool.timers import Lasts, TimerKind
 from longshore.pool.transitions import Trigger
 
 # --------------------------------------------------------------------------------------------------
@@ -38,9 +54,9 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
 
     There are none where nothing can be told to them, and none are those that survive KILL.
     """
-    residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.resident)]
+    residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.load.resident)]
     ending = [attempt for attempt in residents if not signals.given_up(attempt)]
-    if not worker.session_up or not ending:
+    if not worker.link.session_up or not ending:
         return False
     for attempt in ending:
         attempt.dismissed = True
@@ -54,7 +70,7 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
 def wait_anew(core: PoolCore, worker: Worker, now: float) -> None:
     """Give the dismissed residents of a worker their whole time again, if some are waited for."""
     ending = [a for a in core.attempts_on(worker.id) if _is_ending(a)]
-    if worker.state is WorkerState.SHUTDOWN and worker.session_up and ending:
+    if worker.state is WorkerState.SHUTDOWN and worker.link.session_up and ending:
         _wait(core, worker, ending, now)
 
 
@@ -77,12 +93,9 @@ def _is_ending(attempt: PoolAttempt) -> bool:
 
 _FAILURES = frozenset({Trigger.BOOT_TIMEOUT, Trigger.PROBE_TIMEOUT})
 _TOLD = frozenset({Trigger.STOPPED, Trigger.FAILED})
-_AT_ONCE = _FAILURES | _TOLD | {Trigger.KILLED}
-_NOT_READY = frozenset({WorkerState.UNKNOWN, WorkerState.BOOTING})
 _LISTING_AFTER_DESTROY_S = 0.5
 _LISTING_WHILE_DESTROYING_S = 2.0
 _TAGS_AGAIN_S = 30.0
-_AGAIN = "it is listed again, and was being shut down"
 _LEAVES_WITHIN_S = 120.0
 """How long an instance that is shut down is taken for one that will soon be gone."""
 
@@ -106,9 +119,9 @@ def set_behavior(
         if behavior is IdleBehavior.RUN:
             # No pass could use it while it was idle: the next says whether anybody waits for it.
             core.awaited |= {worker.id}
-        if held and worker.session_up:
+        if held and worker.link.session_up:
             set_lease(core, worker)
-        worker.revision += 1
+        worker.link.revision += 1
     # Also when nothing changes here: somebody may have written other tags meanwhile.
     worker.untagged = True
     core.asked_behaviors[worker.id] = behavior
@@ -132,7 +145,7 @@ def _keep_note(core: PoolCore, worker: Worker, note: BehaviorNote | None) -> Non
 
 def release(core: PoolCore, worker: Worker, now: float) -> None:
     """Let a worker run again whose hold has come to its end."""
-    if worker.remembered:
+    if worker.cloud.remembered:
         # Nobody knows what its tags say now.
         core.timers.set(TimerKind.RELEASE, worker.id, now + core.settings.sync_interval_s)
         return
@@ -149,7 +162,7 @@ def set_lease(core: PoolCore, worker: Worker) -> None:
 
 def suspends_lease(worker: Worker) -> bool:
     """Return whether an instance is not to power itself off: it is held, or may be."""
-    return worker.behavior is IdleBehavior.HOLD or worker.remembered
+    return worker.behavior is IdleBehavior.HOLD or worker.cloud.remembered
 
 
 def save_tags(core: PoolCore, worker: Worker, now: float) -> None:
@@ -171,7 +184,7 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
         core.cloud_gate.changes.failed(event.error, now)
     worker = core.workers.get(event.instance_id)
     if worker is not None and worker.state is not WorkerState.SHUTDOWN:
-        worker.last_error = f"tags: {event.error}"
+        worker.health.last_error = f"tags: {event.error}"
         if limited:
             save_tags(core, worker, now)
         else:
@@ -180,158 +193,81 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
 
 def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
     """Judge a worker to be of no use, for good: it gets no more work and drains (see `review`)."""
-    if not worker.verdict:
-        worker.verdict = verdict
-        worker.revision += 1
+    if not worker.health.verdict:
+        worker.health.verdict = verdict
+        worker.link.revision += 1
         core.note_changed(worker, f"it is broken: {verdict}")
-
-
-def is_draining(worker: Worker) -> bool:
-    """Return whether a worker is to go when nothing runs on it.
-
-    Because an admin wants it; or, unless it is held, because it is broken, the cloud takes it back
-    or its type is not configured (any more). The latter are not written to its tags: they may not
-    last.
-    """
-    if worker.behavior is not IdleBehavior.RUN:
-        return worker.behavior is IdleBehavior.DRAIN
-    return bool(worker.broken or worker.interruption) or is_unrecognised(worker.type)
 
 
 def in_use(core: PoolCore, worker: Worker) -> bool:
     """Return whether something keeps a worker busy that has not been given up."""
     return not all(
         given_up(core.attempts[attempt_id])
-        for attempt_id in worker.attempts.keys() - worker.resident
+        for attempt_id in worker.load.attempts.keys() - worker.load.resident
     )
 
 
-def review(core: PoolCore, worker: Worker, now: float) -> None:
-    """Apply the idle rules to a worker whose state, behavior or attempts changed."""
-    core.timers.clear(TimerKind.IDLE, worker.id)
+def review(core: PoolCore, worker: Worker, now: float, *, asked: Trigger | None = None) -> None:
+    """Have a worker's fate decided anew (see `pool.shutdown_decision`), and carry that out.
+
+    To be called whenever its record has changed; `asked` is what somebody asks for just now. One
+    that is being shut down waits no longer for its residents when none is left.
+    """
+    core.timers.clear(TimerKind.RECHECK, worker.id)
     core.touch(worker.id)
-    if worker.broken and not worker.broken_at:
-        worker.broken_at = now
-    if worker.state is WorkerState.SHUTDOWN:
-        if not are_ending(core, worker):
-            wait_no_longer(core, worker, now)
+    if worker.health.broken and not worker.health.broken_at:
+        worker.health.broken_at = now
+    if worker.state is WorkerState.SHUTDOWN and not are_ending(core, worker):
+        wait_no_longer(core, worker, now)
         return
-    if worker.behavior is IdleBehavior.HOLD or worker.remembered:
-        # Who is only remembered may be held, for all that is known.
-        return
-    if _overdue(core, worker, now):
-        return
-    if is_draining(worker):
-        _drain(core, worker, now)
-    elif worker.state is WorkerState.IDLE and worker.id not in core.awaited:
-        end_at = _idle_since(worker) + core.settings.idle_timeout_s
-        if now >= end_at:
-            _end_when_released(core, worker, Trigger.IDLE_TIMEOUT, now)
-        else:
-            core.timers.set(TimerKind.IDLE, worker.id, end_at)
+    decision = shutdown_decision(worker, _facts(core, worker, asked), core.settings, now)
+    match decision:
+        case ShutDown(trigger=trigger):
+            _shut_down(core, worker, trigger, now)
+        case Hold():
+            reason = "nobody can reach it, and something that is wanted may run there"
+            note = BehaviorNote(behavior=IdleBehavior.HOLD, reason=reason, by="", at=now)
+            set_behavior(core, worker, IdleBehavior.HOLD, now, note)
+        case RecheckAt(at=at):
+            core.timers.set(TimerKind.RECHECK, worker.id, at)
+        case Keep():
+            pass
+        case _:
+            assert_never(decision)
 
 
-def _idle_since(worker: Worker) -> float:
-    """Return since when an idle worker might have been used: not while it rests (see `_pause`)."""
-    return max(worker.state_since, worker.overloaded_until)
+def _facts(core: PoolCore, worker: Worker, asked: Trigger | None) -> ShutdownFacts:
+    return ShutdownFacts(
+        asked=asked,
+        awaited=worker.id in core.awaited,
+        in_use=in_use(core, worker),
+        behavior_asked=worker.id in core.asked_behaviors,
+        spares_unknown=core.spares_unknown,
+        stalled=core.held_up,
+        moved_on_at=core.moved_on_at,
+    )
 
 
-def _overdue(core: PoolCore, worker: Worker, now: float) -> bool:
-    """Shut down a worker whose boot or probe timeout passed (perhaps while it was held).
+def _shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
+    """Move a worker to shutdown, and destroy its instance once its residents had their time.
 
-    Or whose cloud says that it is of no use: nobody need wait for a timeout then. Nobody is overdue
-    whom no probe can reach; after that each has its whole time anew.
+    Its session lives for as long as they are waited for. They are not where it was not heard of, or
+    an admin wants it gone, whatever runs there. One that ends unheard and was never ready was of no
+    use.
     """
-    if core.held_up:
-        return False
-    trigger, end_at = _told(worker), now
-    if trigger is None:
-        trigger, end_at = _timeout(core, worker)
-    if trigger is None:
-        return False
-    if now < end_at:
-        core.timers.soonest(TimerKind.SILENCE, worker.id, end_at)
-        return False
-    booting = worker.state in _NOT_READY
-    asked = worker.behavior is not IdleBehavior.RUN or worker.id in core.asked_behaviors
-    if booting and not asked and trigger is not Trigger.STOPPED and _may_be_in_use(core, worker):
-        set_behavior(core, worker, IdleBehavior.HOLD, now, _in_use(now))
-        return False
-    if booting:
-        why = worker.cloud_says or worker.last_error or "it never answered"
+    unheard = trigger in _FAILURES or trigger in _TOLD
+    if unheard and worker.state in NOT_READY:
+        why = worker.cloud.says or worker.health.last_error or "it never answered"
         boot_failures.note(core, worker, why, now)
-    shut_down(core, worker, trigger, now)
-    return True
-
-
-def _told(worker: Worker) -> Trigger | None:
-    """Return why the cloud's word on a worker ends it, None where it does not.
-
-    Who has a session is there, whatever a listing says; what failed may run if it did so before.
-    """
-    if worker.session_up:
-        return None
-    if worker.power is Power.STOPPED and worker.power_listings > 1:
-        # Some clouds say so for a moment while an instance boots, or its machine does.
-        return Trigger.STOPPED
-    failed = worker.power is Power.FAILED and worker.state in _NOT_READY and not worker.shown
-    return Trigger.FAILED if failed else None
-
-
-def _timeout(core: PoolCore, worker: Worker) -> tuple[Trigger | None, float]:
-    """Return which timeout a worker has, None for none, and when it ends."""
-    settings = core.settings
-    heard_at = max(worker.last_contact, core.moved_on_at)
-    if worker.state in _NOT_READY:
-        end_at = max(worker.boots_since, core.moved_on_at) + settings.boot_timeout_s
-        if is_draining(worker):
-            # What was found there may end, as long as the instance is heard of (see `_drain`).
-            if worker.session_up:
-                return None, 0.0
-            end_at = max(end_at, heard_at + settings.probe_timeout_s)
-        return Trigger.BOOT_TIMEOUT, end_at
-    if worker.session_up:
-        return None, 0.0
-    return Trigger.PROBE_TIMEOUT, heard_at + settings.probe_timeout_s
-
-
-def _in_use(now: float) -> BehaviorNote:
-    """Return why an instance is held that nobody asked to be."""
-    reason = "nobody can reach it, and something that is wanted may run there"
-    return BehaviorNote(behavior=IdleBehavior.HOLD, reason=reason, by="", at=now)
-
-
-def _may_be_in_use(core: PoolCore, worker: Worker) -> bool:
-    """Return whether a worker that cannot be reached may run what a lost store has started.
-
-    With that store went what its key is proven by, so that nobody can look. It is held: an admin
-    sees it among the leaks, and says what becomes of it.
-    """
-    provable = worker.host_key or worker.secret or worker.launched_here
-    return core.spares_unknown and not worker.shown and not provable
-
-
-def _drain(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut a draining worker down, unless something may run there that has not been given up."""
-    if worker.state is WorkerState.UNKNOWN and not worker.shown:
-        return
-    if worker.state is WorkerState.BOOTING:
-        shut_down(core, worker, Trigger.DRAINED, now)
-        return
-    if not in_use(core, worker):
-        _end_when_released(core, worker, Trigger.DRAINED, now)
-
-
-def _end_when_released(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
-    """Shut down, but let logs that are still on their way arrive, for probe_timeout at most."""
-    if worker.unreleased and core.held_up:
-        return
-    waits_since = max(worker.state_since, worker.last_busy, core.moved_on_at)
-    latest = waits_since + core.settings.probe_timeout_s
-    if worker.unreleased and now < latest:
-        core.timers.set(TimerKind.IDLE, worker.id, latest)
-        return
-    shut_down(core, worker, trigger, now)
+    if not worker.shutdown.reason:
+        because = worker.health.broken or (worker.health.last_error if trigger in _FAILURES else "")
+        if trigger in _TOLD:
+            because = worker.cloud.reason
+        worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
+    core.move(worker, trigger, now)
+    core.timers.clear_all(worker.id, Lasts.UNTIL_SHUTDOWN)
+    if unheard or trigger is Trigger.KILLED or not dismiss(core, worker, now):
+        _end(core, worker, now)
 
 
 def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
@@ -348,13 +284,7 @@ def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
 
 def on_unwanted(core: PoolCore, worker: Worker, now: float) -> None:
     """Shut down an idle worker whose place in the quota the planner needs, session or not."""
-    if (
-        worker.state is WorkerState.IDLE
-        and worker.behavior is IdleBehavior.RUN
-        and not worker.remembered
-        and not worker.unreleased
-    ):
-        shut_down(core, worker, Trigger.UNWANTED, now)
+    review(core, worker, now, asked=Trigger.UNWANTED)
 
 
 def leaving(core: PoolCore, now: float) -> list[InstanceType]:
@@ -377,64 +307,40 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
     residents, if it does.
     """
     told = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
-    first = worker.killed is None
+    first = worker.shutdown.killed is None
     if first:
-        worker.killed = core.asked_kills[worker.id] = reason
-    if worker.remembered and not worker.session_up:
+        worker.shutdown.killed = core.asked_kills[worker.id] = reason
+    if worker.cloud.remembered and not worker.link.session_up:
         core.note_changed(worker, f"{told}: it is destroyed as soon as a listing shows it")
     elif worker.state is not WorkerState.SHUTDOWN:
-        worker.end_reason = told
-        shut_down(core, worker, Trigger.KILLED, now)
-    elif worker.session_up:
-        worker.end_reason = told
+        worker.shutdown.reason = told
+        review(core, worker, now, asked=Trigger.KILLED)
+    elif worker.link.session_up:
+        worker.shutdown.reason = told
         core.note_changed(worker, told)
         wait_no_longer(core, worker, now)
     elif first:
         core.note_changed(worker, told)
 
 
-def keep_killed(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut an instance down that was killed before this record of it was made."""
-    if worker.killed is not None and worker.state is not WorkerState.SHUTDOWN:
-        kill_worker(core, worker, worker.killed, now)
+def resume(core: PoolCore, worker: Worker, now: float) -> None:
+    """Go on with a shutdown that was decided before this record of its instance was made.
 
-
-def keep_ended(core: PoolCore, worker: Worker, now: float) -> None:
-    """Shut an instance down anew that was let go while it ended, and is listed again."""
+    An admin killed it, or it was let go while it ended, and is listed again.
+    """
+    if worker.shutdown.killed is not None and worker.state is not WorkerState.SHUTDOWN:
+        kill_worker(core, worker, worker.shutdown.killed, now)
     reason = core.ended.pop(worker.id, None)
     if reason is not None and worker.state is not WorkerState.SHUTDOWN:
-        worker.end_reason = f"{_AGAIN}: {reason.removeprefix(f'{_AGAIN}: ')}"
-        shut_down(core, worker, Trigger.DRAINED, now)
-
-
-def shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
-    """Move a worker to shutdown, and destroy its instance once its residents had their time.
-
-    Its session lives for as long as they are waited for. They are not where it was not heard of, or
-    an admin wants it gone, whatever runs there.
-    """
-    if not worker.end_reason:
-        because = worker.broken or (worker.last_error if trigger in _FAILURES else "")
-        if trigger in _TOLD:
-            because = worker.reason
-        worker.end_reason = f"{trigger.value}: {because}" if because else trigger.value
-    core.move(worker, trigger, now)
-    for kind in (
-        TimerKind.PROBE,
-        TimerKind.SILENCE,
-        TimerKind.IDLE,
-        TimerKind.OFFLINE,
-        TimerKind.TAGS,
-    ):
-        core.timers.clear(kind, worker.id)
-    if trigger in _AT_ONCE or not dismiss(core, worker, now):
-        _end(core, worker, now)
+        again = f"{Trigger.LISTED_AGAIN.value}: "
+        worker.shutdown.reason = f"{again}{reason.removeprefix(again)}"
+        review(core, worker, now, asked=Trigger.LISTED_AGAIN)
 
 
 def _end(core: PoolCore, worker: Worker, now: float) -> None:
     """Drop the session of a worker and destroy its instance."""
-    worker.session_up = False
-    worker.destroyed_at = now
+    worker.link.session_up = False
+    worker.shutdown.destroyed_at = now
     core.timers.clear(TimerKind.DISMISSAL, worker.id)
     core.commands.append(CloseSession(worker_id=worker.id))
     destroy(core, worker, now)
@@ -445,8 +351,24 @@ def wait_no_longer(core: PoolCore, worker: Worker, now: float) -> None:
 
     They have ended, had their time, or are not heard of any more.
     """
-    if worker.state is WorkerState.SHUTDOWN and worker.session_up:
+    if worker.state is WorkerState.SHUTDOWN and worker.link.session_up:
         _end(core, worker, now)
+
+
+def on_dismissal_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """The residents of a worker had their time; while the store is stalled they have not."""
+    if core.held_up:
+        core.timers.set(TimerKind.DISMISSAL, worker.id, now + core.settings.shutdown_timeout_s)
+    else:
+        wait_no_longer(core, worker, now)
+
+
+def on_destroy_due(core: PoolCore, worker: Worker, now: float) -> None:
+    """Repeat a destroy; while the store is stalled, later."""
+    if core.held_up:
+        core.timers.set(TimerKind.DESTROY, worker.id, now + core.settings.shutdown_timeout_s)
+    elif worker.state is WorkerState.SHUTDOWN:
+        destroy(core, worker, now)
 
 
 def destroy(core: PoolCore, worker: Worker, now: float) -> None:
@@ -460,12 +382,12 @@ def on_destroyed(core: PoolCore, event: Destroyed, now: float) -> None:
     core.cloud_gate.changes.succeeded(now)
     worker = core.workers.get(event.instance_id)
     if worker is not None:
-        if not worker.destroy_answered:
+        if not worker.shutdown.destroy_answered:
             absence.on_destroy_answered(worker)
-        worker.destroy_answered = True
-        worker.destroy_accepted = worker.destroy_accepted or event.known
-        worker.destroy_failures = 0
-        worker.destroy_error = ""
+        worker.shutdown.destroy_answered = True
+        worker.shutdown.destroy_accepted = worker.shutdown.destroy_accepted or event.known
+        worker.shutdown.destroy_failures = 0
+        worker.shutdown.destroy_error = ""
         core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DESTROY_S)
 
 
@@ -480,9 +402,9 @@ def on_destroy_failed(core: PoolCore, event: DestroyFailed, now: float) -> None:
     worker = core.workers.get(event.instance_id)
     if worker is None:
         return
-    worker.destroy_answered = False
-    worker.destroy_failures += 1
-    worker.destroy_error = str(event.error) or type(event.error).__name__
-    worker.last_error = f"destroy: {worker.destroy_error}"
+    worker.shutdown.destroy_answered = False
+    worker.shutdown.destroy_failures += 1
+    worker.shutdown.destroy_error = str(event.error) or type(event.error).__name__
+    worker.health.last_error = f"destroy: {worker.shutdown.destroy_error}"
     if limited and worker.state is WorkerState.SHUTDOWN:
         destroy(core, worker, now)

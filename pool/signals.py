@@ -64,7 +64,7 @@ def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         return
     if core.held_up:
         return
-    if worker is None or not worker.session_up:
+    if worker is None or not worker.link.session_up:
         return
     signal, again_at = "TERM", now + core.settings.signal_interval_s
     left_s = grace_of(core, attempt)

@@ -21,10 +21,10 @@ _KEPT_S: Final = 3600.0
 
 def take_in(core: PoolCore, worker: Worker, machine: MachineSize | None, now: float) -> None:
     """Note what a worker says of its machine; who says nothing (None) is what it was before."""
-    if machine is None or machine == worker.machine:
+    if machine is None or machine == worker.load.machine:
         return
-    before = shortfall(worker.type, worker.machine)
-    worker.machine = machine
+    before = shortfall(worker.type, worker.load.machine)
+    worker.load.machine = machine
     _make_room_anew(core, worker)
     short = shortfall(worker.type, machine)
     if short:
@@ -58,7 +58,9 @@ def _learn(core: PoolCore, worker: Worker, now: float) -> None:
 
 def _largest(core: PoolCore, type_name: str) -> MachineSize | None:
     """Return the most that any instance of a type has of each, None where none says."""
-    told = [w.machine for w in core.workers.values() if w.type.name == type_name and w.machine]
+    told = [
+        w.load.machine for w in core.workers.values() if w.type.name == type_name and w.load.machine
+    ]
     if not told:
         return None
     return MachineSize(
@@ -76,11 +78,11 @@ def _expect(core: PoolCore, type_name: str, machine: MachineSize | None) -> None
     else:
         core.machines[type_name] = machine
     for _, worker in sorted(core.workers.items()):
-        if worker.type.name == type_name and worker.machine is None:
-            worker.expected = machine
+        if worker.type.name == type_name and worker.load.machine is None:
+            worker.load.expected = machine
             _make_room_anew(core, worker)
 
 
 def _make_room_anew(core: PoolCore, worker: Worker) -> None:
-    worker.free = room_left(worker)
+    worker.load.free = room_left(worker)
     core.touch(worker.id)

@@ -191,7 +191,7 @@ class Statistics:
 
         A boot ends once: what follows when an instance that was ready boots anew is no other.
         """
-        was_ready = bool(worker.boot_id)
+        was_ready = bool(worker.link.boot_id)
         if worker.state in _NOT_READY and state not in _NOT_READY and not was_ready:
             self._count_boot(worker, state, trigger, now)
         if isinstance(state, Removed):
@@ -245,10 +245,14 @@ class Statistics:
         now: float,
     ) -> None:
         worker = workers.get(event.worker_id)
-        if worker is None or worker.state is WorkerState.SHUTDOWN or event.op_id != worker.probe_op:
+        if (
+            worker is None
+            or worker.state is WorkerState.SHUTDOWN
+            or event.op_id != worker.link.probe_op
+        ):
             outcome = ProbeOutcome.DISCARDED
-        elif proven and not worker.reached:
-            worker.reached = True
+        elif proven and not worker.link.reached:
+            worker.link.reached = True
             if worker.launched_here:
                 self.time_to_ssh_s.observe(now - worker.appeared_at)
         begun_at = self._begun_at.pop(event.op_id, None)

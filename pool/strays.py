@@ -69,7 +69,7 @@ def kept(core: PoolCore) -> list[PoolAttempt]:
 
 def undecided_on(core: PoolCore, worker: Worker) -> list[PoolAttempt]:
     """Return the kept strays on a worker of which no admin has said what becomes of them."""
-    found = [core.attempts[attempt_id] for attempt_id in sorted(worker.unaccounted)]
+    found = [core.attempts[attempt_id] for attempt_id in sorted(worker.load.unaccounted)]
     return [each for each in found if not each.adopted and not each.is_to_end]
 
 

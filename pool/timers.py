@@ -3,46 +3,52 @@
 from __future__ import annotations
 
 import heapq
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import Self
+
+
+class Lasts(Enum):
+    """For how long a deadline counts, if it is neither set anew nor cleared before."""
+
+    ALWAYS = "always"
+    """It is of the pool, of a type, of an attempt, or of what is kept of an instance that went."""
+    UNTIL_GONE = "until gone"
+    """It is forgotten with the worker that it is about."""
+    UNTIL_SHUTDOWN = "until shutdown"
+    """It is forgotten when the worker that it is about is shut down, or with it."""
 
 
 class TimerKind(StrEnum):
-    """What is due: of the pool as a whole (the first four), of a type (`SIZE`), of an instance,
-    or of an attempt.
+    """What is due, and for how long that counts; what each wakes is the table in `pool.reactor`.
 
     Of what is due at the same moment, the first in the order of these words comes first.
     """
 
-    LIST = "list"
-    HOLD = "hold"
-    CLOUD = "cloud"
-    PROBES = "probes"
-    KEY = "key"
-    SIZE = "size"
-    PROBE = "probe"
-    SILENCE = "silence"
-    IDLE = "idle"
-    OFFLINE = "offline"
-    OVERLOAD = "overload"
-    DISMISSAL = "dismissal"
-    DESTROY = "destroy"
-    TAGS = "tags"
-    SIGNAL = "signal"
-    RELEASE = "release"
+    lasts: Lasts
 
+    def __new__(cls, word: str, lasts: Lasts) -> Self:
+        """Make a kind with its word."""
+        kind = str.__new__(cls, word)
+        kind._value_ = word
+        kind.lasts = lasts
+        return kind
 
-OF_WORKERS = (
-    TimerKind.PROBE,
-    TimerKind.SILENCE,
-    TimerKind.IDLE,
-    TimerKind.OFFLINE,
-    TimerKind.OVERLOAD,
-    TimerKind.DISMISSAL,
-    TimerKind.DESTROY,
-    TimerKind.TAGS,
-    TimerKind.RELEASE,
-)
-"""What is forgotten with the worker that it is about."""
+    LIST = "list", Lasts.ALWAYS
+    HOLD = "hold", Lasts.ALWAYS
+    CLOUD = "cloud", Lasts.ALWAYS
+    PROBES = "probes", Lasts.ALWAYS
+    KEY = "key", Lasts.ALWAYS
+    SIZE = "size", Lasts.ALWAYS
+    SIGNAL = "signal", Lasts.ALWAYS
+    PROBE = "probe", Lasts.UNTIL_SHUTDOWN
+    RECHECK = "recheck", Lasts.UNTIL_SHUTDOWN
+    OFFLINE = "offline", Lasts.UNTIL_SHUTDOWN
+    TAGS = "tags", Lasts.UNTIL_SHUTDOWN
+    OVERLOAD = "overload", Lasts.UNTIL_GONE
+    DISMISSAL = "dismissal", Lasts.UNTIL_GONE
+    DESTROY = "destroy", Lasts.UNTIL_GONE
+    RELEASE = "release", Lasts.UNTIL_GONE
+
 
 Key = tuple[TimerKind, str]
 
@@ -77,6 +83,12 @@ class Timers:
             self.clear(kind, "")
         else:
             self.set(kind, "", due)
+
+    def clear_all(self, subject: str, *lasting: Lasts) -> None:
+        """Forget what is set of a worker, of the kinds that last so."""
+        for kind in TimerKind:
+            if kind.lasts in lasting:
+                self.clear(kind, subject)
 
     def clear(self, kind: TimerKind, subject: str) -> None:
         """Forget (kind, subject); no error when it was not set."""

@@ -33,6 +33,7 @@ class Trigger(Enum):
     UNWANTED = "idle, and its place in the quota is wanted for another type"
     DRAINED = "draining, and nothing runs there"
     KILLED = "an admin ended it"
+    LISTED_AGAIN = "it is listed again, and was being shut down"
     GONE = "the cloud no longer lists it"
 
 
@@ -62,6 +63,7 @@ TABLE: Final[dict[WorkerState, dict[Trigger, WorkerState | Removed]]] = {
         Trigger.FAILED: _S,
         Trigger.DRAINED: _S,
         Trigger.KILLED: _S,
+        Trigger.LISTED_AGAIN: _S,
         Trigger.GONE: REMOVED,
     },
     _B: {

@@ -47,39 +47,43 @@ def note_end(
             return
         case ExitKind.ENGINE_FAILURE | ExitKind.LOST:
             pass
-    if worker.on_trial or now < worker.acquitted.get(attempt.user, now):
+    if worker.health.on_trial or now < worker.health.acquitted.get(attempt.user, now):
         return
-    before = worker.swallowed.get(attempt.container_id)
-    swallowed = worker.swallowed[attempt.container_id] = Swallowed(
+    before = worker.health.swallowed.get(attempt.container_id)
+    swallowed = worker.health.swallowed[attempt.container_id] = Swallowed(
         user=attempt.user,
         contained=attempt.contained,
         times=before.times + 1 if before is not None else 1,
     )
-    worker.last_error = f"{attempt.id} ended without having run: {how.message or how.kind.value}"
-    if max(len(worker.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:
-        worker.on_trial = True
-        worker.revision += 1
+    worker.health.last_error = (
+        f"{attempt.id} ended without having run: {how.message or how.kind.value}"
+    )
+    if max(len(worker.health.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:
+        worker.health.on_trial = True
+        worker.link.revision += 1
         core.touch(worker.id)
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
-        core.note_changed(worker, f"its engine is tried: {worker.last_error}")
+        core.note_changed(worker, f"its engine is tried: {worker.health.last_error}")
 
 
 def _seen_to_run(worker: Worker, attempt: PoolAttempt) -> None:
-    others = {c: s for c, s in worker.swallowed.items() if s.contained is not attempt.contained}
-    worker.swallowed = others
+    others = {
+        c: s for c, s in worker.health.swallowed.items() if s.contained is not attempt.contained
+    }
+    worker.health.swallowed = others
 
 
 def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> None:
     """Take in what a probe found of the engine, if it tried it."""
-    if not worker.on_trial:
+    if not worker.health.on_trial:
         return
     if event.trial_error is None:
         # It was on its way before: the next one tries the engine.
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
         return
-    worker.on_trial = False
+    worker.health.on_trial = False
     core.touch(worker.id)
-    swallowed, worker.swallowed = worker.swallowed, {}
+    swallowed, worker.health.swallowed = worker.health.swallowed, {}
     if event.trial_error:
         number = len(swallowed)
         who = f"{number} containers" if number != 1 else "a container"
@@ -88,5 +92,5 @@ def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> 
         boot_failures.note(core, worker, what, now)
         return
     for user in sorted({each.user for each in swallowed.values()}):
-        worker.acquitted[user] = now + ACQUITTED_S
+        worker.health.acquitted[user] = now + ACQUITTED_S
     core.note_changed(worker, "its engine works: it takes work again")

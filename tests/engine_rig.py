@@ -367,7 +367,7 @@ class Rig(RigStore):
     def list_now(self, op_id: int) -> None:
         """Answer a listing with what is in the cloud; the sessions of what is not are lost."""
         for worker in list(self.engine.pool.workers.values()):
-            if worker.session_up and worker.listed and worker.id not in self.cloud:
+            if worker.link.session_up and worker.cloud.listed and worker.id not in self.cloud:
                 self._give(SessionLost(worker_id=worker.id, last_contact=0.0, reason="reset"))
         shown = sorted(self.cloud.keys() - self.hidden)
         instances = tuple(self.cloud[id_] for id_ in shown)

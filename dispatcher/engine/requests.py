@@ -193,7 +193,7 @@ class UserRequests:
         for attempt_id, _ in table.time_limits.pop_due(now):
             container_id = table.open_attempts[attempt_id]
             worker = self._pool.workers.get(table.containers[container_id].attempts[-1].instance_id)
-            if worker is not None and worker.session_up:
+            if worker is not None and worker.link.session_up:
                 self._end(container_id, AttemptOutcome.FAILED, now)
             else:
                 table.time_limits.set(attempt_id, now + _LOOKED_AGAIN_S)

@@ -114,7 +114,7 @@ def _doubt(view: EngineView, container: Container) -> str:
     if view.pool.is_missing(where):
         return f"the cloud's first listing is to tell whether {where} is there, where it ran"
     worker = view.pool.workers.get(where)
-    since = None if worker is None else worker.missing_since
+    since = None if worker is None else worker.cloud.missing_since
     if since is None:
         return ""
     return (
@@ -364,7 +364,7 @@ def _claim(view: EngineView, slot: Slot) -> Claim:
             instance_id=slot.id,
             type_name=slot.type.name,
             since=worker.appeared_at,
-            last_error=worker.last_error,
+            last_error=worker.health.last_error,
         )
     pending = view.pool.launches.get(slot.id)
     since = pending.launch.created_at if pending is not None else 0.0

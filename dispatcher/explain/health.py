@@ -112,17 +112,18 @@ def _destroys(pool: PoolView) -> list[Problem]:
     refused = [
         worker
         for _, worker in sorted(pool.workers.items())
-        if worker.state is WorkerState.SHUTDOWN and worker.destroy_failures >= REFUSALS
+        if worker.state is WorkerState.SHUTDOWN and worker.shutdown.destroy_failures >= REFUSALS
     ]
     if not refused:
         return []
     first = refused[0]
     who = first.id if len(refused) == 1 else f"{len(refused)} instances ({first.id} and others)"
+    why = first.shutdown.destroy_error
     return [
         Problem(
             kind=ProblemKind.DESTROYS,
             since=min(worker.state_since for worker in refused),
-            message=f"{who} cannot be destroyed, and is still billed: {first.destroy_error}",
+            message=f"{who} cannot be destroyed, and is still billed: {why}",
         )
     ]
 
@@ -131,8 +132,8 @@ def advice_of(pool: PoolView) -> list[str]:
     """Return what would make instances better by their own word, each once, with who says it."""
     said: dict[str, list[str]] = {}
     for worker in sorted(pool.workers.values(), key=lambda w: w.id):
-        if worker.advice:
-            said.setdefault(worker.advice, []).append(worker.id)
+        if worker.health.advice:
+            said.setdefault(worker.health.advice, []).append(worker.id)
     return [f"{_some(ids)}: {advice}" for advice, ids in sorted(said.items())]
 
 
@@ -147,11 +148,11 @@ def smaller_machines(pool: PoolView) -> list[str]:
     """
     by_type: dict[str, list[Worker]] = {}
     for _, worker in sorted(pool.workers.items()):
-        if shortfall(worker.type, worker.machine):
+        if shortfall(worker.type, worker.load.machine):
             by_type.setdefault(worker.type.name, []).append(worker)
     return [
         f"{_counted(workers, name)} smaller than the type says: {workers[0].id} has only"
-        f" {shortfall(workers[0].type, workers[0].machine)}; correct instance_types.{name}, or"
+        f" {shortfall(workers[0].type, workers[0].load.machine)}; correct instance_types.{name}, or"
         " have the cloud make what it says"
         for name, workers in sorted(by_type.items())
     ]
@@ -174,11 +175,11 @@ def unreached(pool: PoolView, instance_id: str, now: float, heard_at: float) -> 
     worker = pool.workers.get(instance_id)
     if worker is None:
         return f"instance {instance_id} is not reached, since no listing of the cloud shows it"
-    if worker.session_up:
+    if worker.link.session_up:
         return ""
-    heard_at = max(worker.last_contact, heard_at)
+    heard_at = max(worker.link.last_contact, heard_at)
     since = f", last heard {now - heard_at:.0f} s ago" if heard_at else ""
-    told = worker.cloud_says or worker.last_error
+    told = worker.cloud.says or worker.health.last_error
     why = f" ({told})" if told else ""
     return f"instance {instance_id} is not reached{since}{why}"
 

@@ -80,7 +80,7 @@ def probe_ages(
     SSH and to ready. A heartbeat of the session counts like a probe.
     """
     ages = [
-        max(0.0, now - max(worker.last_contact, heard_at(worker.id)))
+        max(0.0, now - max(worker.link.last_contact, heard_at(worker.id)))
         for worker in pool.workers.values()
         if worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
     ]

@@ -181,7 +181,7 @@ class InstanceService:
         worker = self._worker(instance_id)
         view = self._shown(worker)
         await self._admission.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
-        if worker.killed is None:
+        if worker.shutdown.killed is None:
             # An event before it took the instance away: nothing was noted that would outlast that.
             self._worker(instance_id)
         return view
@@ -213,6 +213,6 @@ def _is_ending(worker: Worker) -> bool:
 
 def _ends(worker: Worker, behavior: IdleBehavior) -> Conflict:
     return Conflict(
-        f"instance {worker.id} is being shut down ({worker.end_reason}), and that "
+        f"instance {worker.id} is being shut down ({worker.shutdown.reason}), and that "
         f"cannot be undone; {behavior.value} another one"
     )

@@ -33,9 +33,9 @@ def record_of(worker: Worker, old: InstanceRecord | None) -> InstanceRecord:
         type_name=type_name,
         price_usd_per_hour=price,
         created_at=old.created_at if old is not None else worker.appeared_at,
-        host_key=worker.host_key,
-        address=worker.address,
+        host_key=worker.link.host_key,
+        address=worker.cloud.address,
         behavior=worker.behavior.value if worker.untagged else "",
         note=worker.noted,
-        killed=worker.killed,
+        killed=worker.shutdown.killed,
     )

@@ -159,7 +159,7 @@ class Fuzz:
 
     def check(self) -> None:
         for worker in self.rig.engine.pool.workers.values():
-            assert NOTHING.fits_in(worker.free), f"{worker.id} holds more than it has"
+            assert NOTHING.fits_in(worker.load.free), f"{worker.id} holds more than it has"
         open_ = [self.rig.attempts[id_].container_id for id_ in self.open_attempts()]
         assert len(set(open_)) == len(open_), "a container runs twice"
         due = self.rig.engine.next_wakeup(self.rig.now)

@@ -121,7 +121,7 @@ class Passes(RuleBasedStateMachine):
         if Probe not in self.rig.silent:
             for probe in last_commands(self.rig, Probe)[-MOST:]:
                 worker = self.rig.engine.pool.workers.get(probe.worker_id)
-                if worker is not None and worker.probe_op == probe.op_id:
+                if worker is not None and worker.link.probe_op == probe.op_id:
                     self.rig.probe_now(probe)
             self.rig.settle()
 

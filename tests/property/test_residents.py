@@ -115,10 +115,10 @@ def test_a_destroy_follows_every_shutdown_in_time_whatever_happens(
     if worker.state is not WorkerState.SHUTDOWN:
         rig.behave(worker, IdleBehavior.RUN)
         shutdown.set_awaited(rig.core, frozenset(), rig.now)
-        for attempt_id in sorted(worker.attempts.keys() - worker.resident):
+        for attempt_id in sorted(worker.load.attempts.keys() - worker.load.resident):
             rig.end(worker, attempt_id)
         rig.advance(rig.core.settings.boot_timeout_s + rig.core.settings.probe_timeout_s)
     assert worker.state is WorkerState.SHUTDOWN
     rig.advance(rig.core.settings.term_timeout_s)
     assert rig.asked(DestroyInstance)
-    assert not worker.session_up
+    assert not worker.link.session_up

@@ -29,7 +29,7 @@ class Conditions:
                 self._on_listed(event)
             case ProbeSucceeded():
                 worker = self._pool.workers.get(event.worker_id)
-                if worker is not None and worker.probe_op == event.op_id:
+                if worker is not None and worker.link.probe_op == event.op_id:
                     self._attached.add(event.worker_id)
             case SessionLost():
                 self._attached.discard(event.worker_id)
@@ -54,10 +54,10 @@ class Conditions:
         self._attached &= workers.keys()
         for worker_id, worker in workers.items():
             if worker.state is WorkerState.SHUTDOWN:
-                self._expect_said(worker_id, worker.end_reason)
+                self._expect_said(worker_id, worker.shutdown.reason)
                 continue
-            held = worker.behavior is IdleBehavior.HOLD or worker.remembered
-            spared = held or worker.session_up or self._pool.held_up
+            held = worker.behavior is IdleBehavior.HOLD or worker.cloud.remembered
+            spared = held or worker.link.session_up or self._pool.held_up
             expect(spared or worker_id not in due, "what is stopped is ended", worker_id)
 
     def _expect_said(self, worker_id: str, end_reason: str) -> None:

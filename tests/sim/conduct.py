@@ -235,7 +235,7 @@ class Conduct:
         )
         expect(not held, "held instances are untouched", f"{command.instance_id} is destroyed")
         worker = process.engine.pool.workers.get(command.instance_id)
-        reason = worker.end_reason if worker is not None else ""
+        reason = worker.shutdown.reason if worker is not None else ""
         gentle = (Trigger.IDLE_TIMEOUT.value, Trigger.UNWANTED.value)
         residents = self._truth.residents_on(host)
         there = sorted(a for a, where in self._truth.live.items() if where is host)
@@ -262,7 +262,7 @@ class Conduct:
         engine = process.engine
         expect(engine.pool.listed_once, "nothing before the first listing", command)
         worker = engine.pool.workers[command.worker_id]
-        expect(not worker.broken, "only ready instances get work", worker)
+        expect(not worker.health.broken, "only ready instances get work", worker)
         if engine.table.containers[command.order.container_id].pinned_to:
             # Those of per-instance jobs have rules of their own, and no place in the line.
             return

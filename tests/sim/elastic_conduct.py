@@ -229,9 +229,9 @@ class ElasticConduct:
         workers = self._engine.pool.workers
         for worker_id, kept in self._engine.workloads.kept().items():
             worker = workers.get(worker_id)
-            if worker is not None and worker.session_up:
-                fits = kept.fits_in(worker.free.plus(Resources()))
-                expect(fits, "room is promised once", worker_id, kept, worker.free)
+            if worker is not None and worker.link.session_up:
+                fits = kept.fits_in(worker.load.free.plus(Resources()))
+                expect(fits, "room is promised once", worker_id, kept, worker.load.free)
 
 
 def _is_rigid(job: Job) -> bool:

@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import eligible_types, need
 from longshore.dispatcher.domain.jobs import ElasticMode, Job
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.sim.elastic_account import is_essential
@@ -101,7 +101,7 @@ class Growth:
         settings = self._engine.settings
         one = settings.placement is Placement.EXCLUSIVE
         most = 1 if one else settings.max_containers_per_instance
-        if not self._is_open(worker) or worker.busy_with + len(wanted) > most:
+        if not self._is_open(worker) or worker.load.busy_with + len(wanted) > most:
             return False
         kept = self._engine.workloads.kept().get(worker.id, Resources())
         if kept != Resources():
@@ -111,7 +111,7 @@ class Growth:
             if worker.type not in self._types_of(each):
                 return False
             asked = asked.plus(need(worker.type, each.spec.resources, each.spec.unnamed))
-        return asked.fits_in(worker.free)
+        return asked.fits_in(worker.load.free)
 
     def _types_of(self, container: Container) -> tuple[object, ...]:
         """Return the types that would do, reckoned once for what a container asks for."""
@@ -134,14 +134,14 @@ class Growth:
         claims = self._engine.scheduling.fleet_sync.fleet.claims.values()
         claimed = any(worker.id in slots or worker.token in slots for slots in claims)
         return (
-            worker.session_up
-            and not worker.remembered
+            worker.link.session_up
+            and not worker.cloud.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
-            and not shutdown.is_draining(worker)
-            and not worker.broken
-            and self._process.now() >= worker.overloaded_until
-            and not worker.on_trial
+            and not shutdown_decision.is_draining(worker)
+            and not worker.health.broken
+            and self._process.now() >= worker.health.overloaded_until
+            and not worker.health.on_trial
             and not claimed
         )
 

@@ -47,13 +47,13 @@ class Shares:
         now = self._timeline.now
         for worker in self._pool.workers.values():
             host = self._hosts.get(worker.id)
-            quiet = worker.session_up and host is not None and host.frozen_until < now - TOLD_S
+            quiet = worker.link.session_up and host is not None and host.frozen_until < now - TOLD_S
             if not quiet or host is None:
                 self._seen.pop(worker.id, None)
                 continue
-            attempts = [self._pool.attempts[id_] for id_ in sorted(worker.attempts)]
+            attempts = [self._pool.attempts[id_] for id_ in sorted(worker.load.attempts)]
             here = tuple((each.id, each.is_seen_running) for each in attempts)
-            seen: Seen = (worker.attached_at, here)
+            seen: Seen = (worker.link.attached_at, here)
             if self._seen.get(worker.id) != seen:
                 self._seen[worker.id] = seen
                 self._told_at[worker.id] = now
@@ -66,7 +66,7 @@ class Shares:
         """Expect that nobody has less than it asked for, and all together what there is."""
         extras: list[int] = []
         reserved, shared = 0, False
-        for attempt_id, given in worker.attempts.items():
+        for attempt_id, given in worker.load.attempts.items():
             reserved += given.cpu_millis
             shared = shared or not given.cpu_millis
             process = host.processes.get(attempt_id)
@@ -78,7 +78,7 @@ class Shares:
             enough = process.cpu_millis >= least
             expect(enough, "everybody has its own cpus", attempt_id, process.cpu_millis, least)
             extras.append(process.cpu_millis - least)
-        room = room_on(worker.type, worker.machine)
+        room = room_on(worker.type, worker.load.machine)
         spare = room.cpu_millis - reserved - SHARED_CPU_MILLIS * shared
         what = f"{worker.id}: {extras} of {spare}"
         expect(sum(extras) <= max(0, spare), "spare cpus are given once", what)
@@ -87,7 +87,7 @@ class Shares:
             expect(even, "spare cpus are shared evenly", what)
 
     def _runs(self, worker: Worker) -> list[str]:
-        running = [a for a in worker.attempts if self._is_elastic(a)]
+        running = [a for a in worker.load.attempts if self._is_elastic(a)]
         return [a for a in running if self._pool.attempts[a].is_seen_running]
 
     def _is_elastic(self, attempt_id: str) -> bool:

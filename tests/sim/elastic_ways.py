@@ -78,13 +78,13 @@ class Ways:
         settings = self._engine.settings
         one = settings.placement is Placement.EXCLUSIVE
         most = 1 if one else settings.max_containers_per_instance
-        going = sum(map(self._is_going, worker.attempts))
-        return worker.busy_with + len(self._unstarted(worker.id)) - going >= most
+        going = sum(map(self._is_going, worker.load.attempts))
+        return worker.load.busy_with + len(self._unstarted(worker.id)) - going >= most
 
     def _has_room_for(self, worker: Worker, attempt_id: str) -> bool:
         stays = [
             given
-            for id_, given in sorted(worker.attempts.items())
+            for id_, given in sorted(worker.load.attempts.items())
             if id_ == attempt_id or not self._is_going(id_)
         ]
         comes = (
@@ -94,7 +94,7 @@ class Ways:
 
     def _left_by_residents(self, worker: Worker) -> Resources:
         kept = self._engine.workloads.per_instance.kept.get(worker.id)
-        return room_on(worker.type, worker.machine).minus(kept or Resources())
+        return room_on(worker.type, worker.load.machine).minus(kept or Resources())
 
     def beginning(self, job: Job) -> list[Container]:
         """Return the members that a job needs, and that have a place but were not seen to run."""
@@ -180,11 +180,11 @@ class Ways:
         room = self._left_by_residents(worker)
         stays = [
             given
-            for id_, given in worker.attempts.items()
+            for id_, given in worker.load.attempts.items()
             if id_ not in starting and (id_ in told or not self._is_going(id_))
         ]
         others = [need(worker.type, c.spec.resources, c.spec.unnamed) for c in first]
-        begins = [worker.attempts[id_] for id_ in starting if id_ in worker.attempts]
+        begins = [worker.load.attempts[id_] for id_ in starting if id_ in worker.load.attempts]
         return _fit([*stays, *others], room) and not _fit([*stays, *others, *begins], room)
 
     def _is_going(self, attempt_id: str) -> bool:

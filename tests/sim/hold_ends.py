@@ -47,7 +47,7 @@ class HoldEnds:
         pool, now = process.engine.pool, process.now()
         if process is not self._process:
             self._process, self._known_since = process, {}
-        known = {id_: w for id_, w in pool.workers.items() if not w.remembered}
+        known = {id_: w for id_, w in pool.workers.items() if not w.cloud.remembered}
         self._known_since = {id_: self._known_since.get(id_, now) for id_ in known}
         for worker_id, until in self._until.items():
             worker = known.get(worker_id)

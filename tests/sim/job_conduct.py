@@ -121,7 +121,7 @@ class JobConduct:
             since = min(since, self._began_at)
         due = since + (limit_s or 0.0)
         worker = self._process.engine.pool.workers.get(last.instance_id)
-        if worker is None or not worker.session_up:
+        if worker is None or not worker.link.session_up:
             # Nobody knows whether it has ended by itself, or was lost.
             self._session_since.pop(last.id, None)
             return

@@ -23,13 +23,13 @@ class Kills:
             stored, worker = self._stored.get(instance_id), self._pool.workers[instance_id]
             if stored is not None and stored.killed is not None and stored.gone_at is None:
                 # Who no listing shows cannot be destroyed.
-                ends = worker.state is WorkerState.SHUTDOWN or worker.remembered
+                ends = worker.state is WorkerState.SHUTDOWN or worker.cloud.remembered
                 expect(ends, "what was killed ends", f"{instance_id} is {worker.state.value}")
 
     def begun(self, command: DestroyInstance) -> None:
         """Look at a destroy that is sent: if an admin is why, that is journalled by now."""
         worker = self._pool.workers.get(command.instance_id)
-        if worker is not None and worker.end_reason.startswith(Trigger.KILLED.value):
+        if worker is not None and worker.shutdown.reason.startswith(Trigger.KILLED.value):
             stored = self._stored.get(command.instance_id)
             journalled = stored is not None and stored.killed is not None
             expect(journalled, "journal before destroy", f"{stored}")

@@ -45,7 +45,7 @@ ABSENCE_MUTANTS = (
         guard="an instance that listings lack gets no new work",
         fault=FLICKERS,
         where="longshore.pool.probing:takes_work",
-        old="and not worker.unseen",
+        old="and not worker.cloud.unseen",
         new="",
     ),
     Mutant(
@@ -53,8 +53,8 @@ ABSENCE_MUTANTS = (
         guard="an instance that no listing has shown yet serves its claims once it is reached",
         fault=LAG,
         where="longshore.pool.probing:is_ready",
-        old="not worker.unseen",
-        new="not worker.remembered",
+        old="not worker.cloud.unseen",
+        new="not worker.cloud.remembered",
     ),
     Mutant(
         name="questions during a hold",
@@ -69,7 +69,7 @@ ABSENCE_MUTANTS = (
         guard="an instance with a session is there, whatever listings say",
         fault=FLICKERS,
         where="longshore.pool.absence:note",
-        old="worker.session_up or began_at",
+        old="worker.link.session_up or began_at",
         new="began_at",
     ),
 )

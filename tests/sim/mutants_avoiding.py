@@ -44,7 +44,7 @@ AVOIDING_MUTANTS: tuple[Mutant, ...] = (
         guard="one container that is swallowed three times puts the engine on trial",
         fault="instances that swallow what is started there",
         where="longshore.pool.trials:note_end",
-        old="max(len(worker.swallowed), swallowed.times)",
-        new="len(worker.swallowed)",
+        old="max(len(worker.health.swallowed), swallowed.times)",
+        new="len(worker.health.swallowed)",
     ),
 )

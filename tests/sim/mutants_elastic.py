@@ -86,7 +86,7 @@ GIVING = (
         guard="a member starts once those have ended who made way for it",
         fault="members that make way",
         where="longshore.dispatcher.scheduler.elastic.apply:ElasticApplier._fits",
-        old="fits = charge(wanted, sharers=worker.sharers).fits_in(free)",
+        old="fits = charge(wanted, sharers=worker.load.sharers).fits_in(free)",
         new="fits = free is not None",
     ),
     Mutant(
@@ -218,7 +218,7 @@ ROOM = (
         guard="a new session is told all limits of cpus again",
         fault="limits that go down with their session",
         where="longshore.dispatcher.scheduler.elastic.cpu_shares:SpareCpus._share",
-        old="if given is None or given.attached_at != worker.attached_at:",
+        old="if given is None or given.attached_at != worker.link.attached_at:",
         new="if given is None:",
     ),
     Mutant(

@@ -313,8 +313,8 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         name="boot timeouts are not useless",
         guard="an instance never reached in time is of no use",
         fault="instances that never boot",
-        where="longshore.pool.shutdown:_overdue",
-        old="if booting:",
+        where="longshore.pool.shutdown:_shut_down",
+        old="if unheard and worker.state in NOT_READY:",
         new="if False:",
     ),
     Mutant(
@@ -330,7 +330,7 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance that refuses even its first start as overloaded is of no use",
         fault="instances that are overloaded",
         where="longshore.pool.attempts:on_refused",
-        old="if not worker.busy_with:",
+        old="if not worker.load.busy_with:",
         new="if False:",
     ),
     Mutant(
@@ -338,8 +338,8 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance that ever ran an attempt is not useless",
         fault="instances that break",
         where="longshore.pool.boot_failures:note",
-        old="if worker.proven or worker.stillborn:",
-        new="if worker.stillborn:",
+        old="if worker.health.proven or worker.health.stillborn:",
+        new="if worker.health.stillborn:",
     ),
     Mutant(
         name="a useful instance ends no hold",

@@ -106,7 +106,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="a proven key makes the secret void",
         fault="tags that lag",
         where="longshore.pool.core:PoolCore.bind_launch",
-        old="if not worker.host_key:",
+        old="if not worker.link.host_key:",
         new="if True:",
     ),
     Mutant(
@@ -114,7 +114,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance proves its key with its launch's secret",
         fault="",
         where="longshore.pool.core:PoolCore.bind_launch",
-        old="worker.secret = pending.launch.secret",
+        old="worker.link.secret = pending.launch.secret",
         new="pass",
     ),
     Mutant(
@@ -122,7 +122,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="a launch is kept when its unproven instance leaves the listing",
         fault="instances that flicker in listings",
         where="longshore.pool.core:PoolCore._let_go",
-        old="if worker.host_key and not pending.in_flight:",
+        old="if worker.link.host_key and not pending.in_flight:",
         new="if True:",
     ),
     Mutant(
@@ -200,7 +200,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an address that becomes known later is taken",
         fault="addresses that come late",
         where="longshore.pool.listing:_see",
-        old="worker.address = seen.address",
+        old="worker.cloud.address = seen.address",
         new="pass",
     ),
     Mutant(
@@ -232,7 +232,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt holds its room once",
         fault="",
         where="longshore.pool.core:PoolCore.hold_resources",
-        old=("if attempt.id not in worker.attempts and not attempt.is_finished:"),
+        old=("if attempt.id not in worker.load.attempts and not attempt.is_finished:"),
         new="if not attempt.is_finished:",
     ),
     Mutant(
@@ -240,7 +240,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt that ended gives its room back",
         fault="",
         where="longshore.pool.core:PoolCore.free_resources",
-        old="worker.free = worker.free.plus(held)",
+        old="worker.load.free = worker.load.free.plus(held)",
         new="pass",
     ),
     Mutant(
@@ -248,15 +248,15 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt that ended holds no room after a restart",
         fault="crashes",
         where="longshore.pool.core:PoolCore.hold_resources",
-        old=("if attempt.id not in worker.attempts and not attempt.is_finished:"),
-        new="if attempt.id not in worker.attempts:",
+        old=("if attempt.id not in worker.load.attempts and not attempt.is_finished:"),
+        new="if attempt.id not in worker.load.attempts:",
     ),
     Mutant(
         name="idle instances end at once",
         guard="an instance is idle for idle_timeout before it is shut down",
         fault="",
-        where="longshore.pool.shutdown:review",
-        old="if now >= end_at:",
-        new="if True:",
+        where="longshore.pool.shutdown_decision:_idle",
+        old="if now < end_at:",
+        new="if False:",
     ),
 )

@@ -108,7 +108,7 @@ ROOM = (
         guard="nothing is started where there is no session",
         fault="sessions that drop",
         where="longshore.pool.probing:is_ready",
-        old="worker.session_up and ",
+        old="worker.link.session_up and ",
         new="",
     ),
     Mutant(
@@ -124,7 +124,7 @@ ROOM = (
         guard="broken workers get no work",
         fault="instances that break",
         where="longshore.pool.probing:takes_work",
-        old="and not shutdown.is_draining(worker)",
+        old="and not shutdown_decision.is_draining(worker)",
         new="",
     ),
 )

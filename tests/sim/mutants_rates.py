@@ -124,8 +124,8 @@ RATES_MUTANTS: tuple[Mutant, ...] = (
         guard="one probe at a time",
         fault="starts without an answer",
         where="longshore.pool.probing:release",
-        old="worker is not None and not worker.probe_op and worker.address",
-        new="worker is not None and worker.address",
+        old="worker is not None and not worker.link.probe_op and worker.cloud.address",
+        new="worker is not None and worker.cloud.address",
     ),
     Mutant(
         name="creates never have their turn",

@@ -312,7 +312,7 @@ AT_ONCE = (
         guard="the limit sinks when an instance is overloaded",
         fault=OVERLOAD,
         where="longshore.pool.attempts:_pause",
-        old="if worker.busy_with:",
+        old="if worker.load.busy_with:",
         new="if False:",
     ),
     Mutant(
@@ -344,7 +344,7 @@ AT_ONCE = (
         guard="an instance that has rested gets work again",
         fault=OVERLOAD,
         where="longshore.pool.attempts:_pause",
-        old="core.timers.set(TimerKind.OVERLOAD, worker.id, worker.overloaded_until)",
+        old="core.timers.set(TimerKind.OVERLOAD, worker.id, worker.health.overloaded_until)",
         new="pass",
     ),
 )

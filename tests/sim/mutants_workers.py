@@ -42,7 +42,7 @@ STARTS = (
         guard="an instance that refuses starts in a row gets no more",
         fault="an instance that refuses every start",
         where="longshore.pool.attempts:on_refused",
-        old="if worker.strikes >= STRIKES_BEFORE_DRAIN:",
+        old="if worker.health.strikes >= STRIKES_BEFORE_DRAIN:",
         new="if False:",
     ),
     Mutant(
@@ -58,7 +58,7 @@ STARTS = (
         guard="nothing starts in a boot of an instance before its boot probe has passed",
         fault="an instance that reboots",
         where="longshore.pool.probing:_settle",
-        old="worker.state in _READY and worker.boot_id != boot_id",
+        old="worker.state in _READY and worker.link.boot_id != boot_id",
         new="False",
     ),
     Mutant(
@@ -66,7 +66,7 @@ STARTS = (
         guard="an instance on which nothing runs gets no more after three",
         fault="instances that swallow what is started there",
         where="longshore.pool.trials:note_end",
-        old="if max(len(worker.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:",
+        old="if max(len(worker.health.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:",
         new="if False:",
     ),
     Mutant(
@@ -82,7 +82,7 @@ STARTS = (
         guard="an instance that is on trial is probed for it",
         fault="instances that swallow what is started there",
         where="longshore.pool.probing:_send_probe",
-        old="trial=worker.on_trial",
+        old="trial=worker.health.on_trial",
         new="trial=False",
     ),
     Mutant(
@@ -122,7 +122,7 @@ STARTS = (
         guard="refusals count only in a row",
         fault="starts that are refused",
         where="longshore.pool.attempts:on_started",
-        old="worker.strikes = 0",
+        old="worker.health.strikes = 0",
         new="pass",
     ),
 )
@@ -156,7 +156,7 @@ EXITS = (
         guard="an instance is not idled out while a log is on its way",
         fault="every exit",
         where="longshore.pool.attempts:_ended",
-        old="worker.unreleased.add(attempt.id)",
+        old="worker.load.unreleased.add(attempt.id)",
         new="pass",
     ),
     Mutant(
@@ -188,7 +188,7 @@ EXITS = (
         guard="nothing new goes where another store's process takes nobody knows what",
         fault="processes of another store",
         where="longshore.pool.model:Worker.takes_more",
-        old=" and not self.unaccounted",
+        old=" and not self.load.unaccounted",
         new="",
     ),
     Mutant(
@@ -212,7 +212,7 @@ EXITS = (
         guard="an exit makes older lists worthless",
         fault="lists that come late",
         where="longshore.pool.attempts:_vacate",
-        old="worker.revision += 1",
+        old="worker.link.revision += 1",
         new="pass",
     ),
 )
@@ -222,7 +222,7 @@ KILLS = (
         guard="the time until KILL counts only while there is a session",
         fault="sessions that drop",
         where="longshore.pool.signals:send_if_wanted",
-        old="if worker is None or not worker.session_up:",
+        old="if worker is None or not worker.link.session_up:",
         new="if worker is None:",
     ),
     Mutant(
@@ -344,7 +344,7 @@ PROBES = (
         guard="a worker that says that it is broken gets no work",
         fault="instances that break",
         where="longshore.pool.probing:on_broken",
-        old="if worker is not None and worker.complaint != event.message:",
+        old="if worker is not None and worker.health.complaint != event.message:",
         new="if False:",
     ),
     Mutant(
@@ -352,7 +352,7 @@ PROBES = (
         guard="the secret is void once the key is proven",
         fault="every probe",
         where="longshore.pool.probing:_pin",
-        old='worker.secret = ""',
+        old='worker.link.secret = ""',
         new="pass",
     ),
     Mutant(

@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import Job, JobType
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import charge
 from longshore.pool.messages import (
     DestroyInstance,
@@ -99,7 +99,7 @@ class PerInstanceConduct:
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         # The same pass may find that others need the place of its instance.
         ready = ready or self._pool.attempts[attempt.id].dismissed
-        expect(ready and worker.session_up, "only ready instances get work", what, worker)
+        expect(ready and worker.link.session_up, "only ready instances get work", what, worker)
         wanted = not job.cancel_requested and job.priority > 0
         expect(wanted, "what its job does not ask for is not started", what, job)
         expect(_takes_new(job, worker), "nothing new on what is held or drains", what, worker)
@@ -113,18 +113,18 @@ class PerInstanceConduct:
     def _expect_kept_room(self, worker: Worker) -> None:
         """Expect that whoever starts leaves what is promised to others."""
         kept = self._engine.workloads.kept().get(worker.id, Resources())
-        fits = kept.fits_in(worker.free)
-        expect(fits, "room that is promised is not given away", worker.id, kept, worker.free)
+        fits = kept.fits_in(worker.load.free)
+        expect(fits, "room that is promised is not given away", worker.id, kept, worker.load.free)
 
     def _on_first_destroy(self, worker_id: str) -> None:
         """Expect that what belongs to an instance was told of its end, and had its time."""
         worker, host = self._pool.workers.get(worker_id), self._hosts.get(worker_id)
-        if worker is None or host is None or not worker.end_reason.startswith(GENTLE):
+        if worker is None or host is None or not worker.shutdown.reason.startswith(GENTLE):
             return
         if worker_id not in self._sessions:
             return
         known = [self._pool.attempts.get(a) for a in self._truth.residents_on(host)]
-        there = [a for a in known if a is not None and a.id in worker.resident]
+        there = [a for a in known if a is not None and a.id in worker.load.resident]
         untold = [a.id for a in there if a.id not in self._told_at]
         expect(not untold, "residents are told of the end", worker_id, untold)
         most_s = self._pool.settings.term_timeout_s
@@ -138,7 +138,7 @@ class PerInstanceConduct:
 
     def look(self) -> None:
         """Look at what holds after every event."""
-        self._sessions = {w.id for w in self._pool.workers.values() if w.session_up}
+        self._sessions = {w.id for w in self._pool.workers.values() if w.link.session_up}
         told = {attempt_id for attempt_id, _ in self._endings}
         evicted: dict[str, list[tuple[Container, Attempt]]] = {}
         for container, attempt in self._ending():
@@ -231,14 +231,14 @@ class PerInstanceConduct:
             return
         held = worker.behavior is IdleBehavior.HOLD and not terms_of(job).on_paused
         expect(not held, "nothing is updated on what is held", attempt)
-        up = worker.session_up and not worker.broken
+        up = worker.link.session_up and not worker.health.broken
         expect(up, "who is updated can start again", attempt, worker)
         spec = job.tasks[0].spec
         asked = need(worker.type, spec.resources, spec.unnamed)
         # Those of no cpus share one: the first takes it, and the last gives it back.
-        sharers = len(worker.sharing - {attempt.id})
+        sharers = len(worker.load.sharing - {attempt.id})
         own = resources_of(container, attempt)
-        room = worker.free.plus(charge(own, sharers=sharers))
+        room = worker.load.free.plus(charge(own, sharers=sharers))
         fits = charge(asked, sharers=sharers).fits_in(room)
         expect(fits, "who is updated can start again", attempt, room)
 
@@ -259,7 +259,7 @@ class PerInstanceConduct:
 
     def _expect_to_go(self, worker: Worker) -> None:
         """Expect that an instance waits for what belongs to it no longer than all get."""
-        stays = worker.state is not WorkerState.SHUTDOWN or not worker.session_up
+        stays = worker.state is not WorkerState.SHUTDOWN or not worker.link.session_up
         if stays or self._pool.held_up:
             self._leaving_since.pop(worker.id, None)
             return
@@ -272,6 +272,6 @@ class PerInstanceConduct:
 def _takes_new(job: Job, worker: Worker) -> bool:
     """Return whether an instance's idle behavior lets a job start something there."""
     terms = terms_of(job)
-    if shutdown.is_draining(worker):
-        return terms.on_paused and (bool(worker.busy_with) or terms.ignore_system)
+    if shutdown_decision.is_draining(worker):
+        return terms.on_paused and (bool(worker.load.busy_with) or terms.ignore_system)
     return worker.behavior is not IdleBehavior.HOLD or terms.on_paused

@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import Attempt, Container
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import Job
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker
 from tests.sim.machines import room_on
@@ -44,7 +44,7 @@ class Evictions:
         self, by: Job, worker: Worker, victims: dict[str, int], told: set[str]
     ) -> None:
         """Expect that everybody is needed, and nobody of lower priority would do instead."""
-        stays = worker.attempts.keys() - victims.keys() - told
+        stays = worker.load.attempts.keys() - victims.keys() - told
         known = {a: self._table.open_attempts.get(a) for a in stays}
         batch = {a: self._table.containers[c] for a, c in known.items() if c is not None}
         for victim, priority in victims.items():
@@ -76,7 +76,7 @@ class Evictions:
             return
         own = container.attempts[-1].id
         there = (self._table.containers[each] for each in self._table.open_attempts.values())
-        stays = worker.attempts.keys() - {c.attempts[-1].id for c in there if _is_ending(c)}
+        stays = worker.load.attempts.keys() - {c.attempts[-1].id for c in there if _is_ending(c)}
         if self._fits(job, worker, stays - {own}):
             fits = self._fits(job, worker, stays)
             expect(fits, "room that is promised is not given away", own, worker.id, job.id)
@@ -87,7 +87,11 @@ class Evictions:
         back = container.priority == 0 or container.cancel_requested
         back = back or self._table.gates.reason(container) is not None
         strays = any(each.stray for each in self._pool.attempts_on(worker.id))
-        away = worker.behavior is not IdleBehavior.RUN or shutdown.is_draining(worker) or strays
+        away = (
+            worker.behavior is not IdleBehavior.RUN
+            or shutdown_decision.is_draining(worker)
+            or strays
+        )
         return not over and not back and not away and matches(job, worker)
 
     def _comes_after(self, container: Container, job: Job) -> bool:
@@ -101,13 +105,13 @@ class Evictions:
         """Return whether a job has room beside some attempts, and nothing else."""
         spec = by.tasks[0].spec
         given = [need(worker.type, spec.resources, spec.unnamed)]
-        given += [worker.attempts[each] for each in sorted(attempt_ids)]
+        given += [worker.load.attempts[each] for each in sorted(attempt_ids)]
         total = Resources()
         for each in given:
             total = total.plus(each)
         if not all(each.cpu_millis for each in given):
             total = total.plus(Resources(cpu_millis=SHARED_CPU_MILLIS))
-        return total.fits_in(room_on(worker.type, worker.machine))
+        return total.fits_in(room_on(worker.type, worker.load.machine))
 
 
 def _is_ending(container: Container) -> bool:

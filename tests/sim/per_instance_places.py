@@ -20,7 +20,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import need
 from longshore.dispatcher.domain.jobs import Job, JobType, PerInstanceTerms
 from longshore.drivers.interface import Resources
-from longshore.pool import shutdown
+from longshore.pool import shutdown_decision
 from longshore.pool.charging import SHARED_CPU_MILLIS
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from tests.sim.per_instance_account import Update
@@ -136,13 +136,13 @@ class Places:
 
     def _is_open(self, worker: Worker) -> bool:
         return (
-            worker.session_up
-            and not worker.remembered
+            worker.link.session_up
+            and not worker.cloud.remembered
             and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
             and worker.behavior is IdleBehavior.RUN
-            and not shutdown.is_draining(worker)
-            and self._process.now() >= worker.overloaded_until
-            and not worker.on_trial
+            and not shutdown_decision.is_draining(worker)
+            and self._process.now() >= worker.health.overloaded_until
+            and not worker.health.on_trial
             # A process that is being ended may be of an earlier attempt.
             and not any(a.stray for a in self._pool.attempts_on(worker.id))
         )
@@ -219,7 +219,7 @@ class Places:
             behind = self._table.gates.reason(container) is not None
             if container.priority == 0 or container.cancel_requested or behind:
                 return False
-        return asked.fits_in(worker.free)
+        return asked.fits_in(worker.load.free)
 
     def _may_run_once(self, slot: Slot, revision: int) -> bool:
         """Return whether a sysbatch job has not run there; what is not stored yet may say so."""
@@ -250,7 +250,7 @@ class Places:
             return False
         own = resources_of(container, attempt)
         in_place = not _needs_restart(job, worker, container)
-        return in_place or asked.fits_in(worker.free.plus(own))
+        return in_place or asked.fits_in(worker.load.free.plus(own))
 
 
 def _goes_on(before: Attempt, after: Attempt) -> bool:

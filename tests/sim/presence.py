@@ -137,26 +137,26 @@ class Presence:
             sight = self._sights.get(worker_id)
             if sight is None:
                 sight = _Sight(appeared_at=worker.appeared_at)
-                sight.shown_at = worker.listed_at if worker.listed else None
-                sight.remembered = worker.remembered
-                if worker.remembered and worker.absence is not None:
-                    sight.lacking.append(worker.absence.since)
+                sight.shown_at = worker.cloud.listed_at if worker.cloud.listed else None
+                sight.remembered = worker.cloud.remembered
+                if worker.cloud.remembered and worker.cloud.absence is not None:
+                    sight.lacking.append(worker.cloud.absence.since)
                 self._sights[worker_id] = sight
             if worker_id not in fleet_sync.changes.pending:
                 self._expect_its_place(worker)
             sight.state = worker.state
-            sight.proven = sight.proven or bool(worker.host_key)
-            sight.addressed = bool(worker.address)
-            if worker.listed and sight.shown_at is None:
-                sight.shown_at = worker.listed_at
+            sight.proven = sight.proven or bool(worker.link.host_key)
+            sight.addressed = bool(worker.cloud.address)
+            if worker.cloud.listed and sight.shown_at is None:
+                sight.shown_at = worker.cloud.listed_at
 
     def _expect_its_place(self, worker: Worker) -> None:
         """Expect that the planner sees what is missing not at all, and what is reached as ready."""
         slot = self._process.engine.scheduling.fleet_sync.fleet.slots.get(worker.id)
         if slot is None:
             return
-        expect(not worker.unseen, "what listings lack gets no work", worker.id)
-        reached = worker.session_up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
+        expect(not worker.cloud.unseen, "what listings lack gets no work", worker.id)
+        reached = worker.link.session_up and worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         ready = slot.kind is SlotKind.READY
         expect(ready or not reached, "who is reached serves its claims", worker.id)
 

@@ -141,7 +141,9 @@ class Scheduling:
 
     def _packs_more(self, there: Sequence[Worker], wanted: Resources) -> bool:
         rules = self._engine.scheduling.rules
-        return any(wanted.fits_in(w.free) and not rules.is_full(w.busy_with) for w in there)
+        return any(
+            wanted.fits_in(w.load.free) and not rules.is_full(w.load.busy_with) for w in there
+        )
 
     def _count(self) -> int:
         """Return how many attempts count for limits: those that belong to no instance."""
@@ -274,7 +276,9 @@ class Scheduling:
             rests = self._timeline.now < self._resting.get(event.worker_id, -inf) - SLACK
             if answered and worker is not None and not rests:
                 self._resting[event.worker_id] = self._timeline.now + REST_S
-                others = worker.busy_with - (not attempt.resident) if attempt is not None else 0
+                others = (
+                    worker.load.busy_with - (not attempt.resident) if attempt is not None else 0
+                )
                 self._reports += others > 0
         elif isinstance(event, InterruptionNoticed):
             self._note_taken_back(event.worker_id)
@@ -348,8 +352,8 @@ class Scheduling:
             if i in self._ended and now < w.state_since + GOES_S and w.type.name in engine.types
         ]
         self._ended = set(ending)
-        made_way = [w.id for w in new if w.end_reason.startswith(Trigger.UNWANTED.value)]
-        unused = [w for w in new if w.id in made_way and not w.last_busy]
+        made_way = [w.id for w in new if w.shutdown.reason.startswith(Trigger.UNWANTED.value)]
+        unused = [w for w in new if w.id in made_way and not w.load.last_busy]
         spared_until, self._spared_until = self._spared_until, self._spared()
         if not made_way or self._has_elastic():
             return
@@ -372,9 +376,9 @@ class Scheduling:
         """Return until when each instance that has run nothing is not to make way."""
         pool, now = self._engine.pool, self._process.now()
         return {
-            worker.id: 2 * worker.state_since - worker.boots_since
+            worker.id: 2 * worker.state_since - worker.link.boots_since
             for worker in pool.workers.values()
-            if worker.state is WorkerState.IDLE and not worker.last_busy
+            if worker.state is WorkerState.IDLE and not worker.load.last_busy
             if not probing.is_offline(pool, worker, now)
         }
 
@@ -386,9 +390,9 @@ class Scheduling:
             for worker in pool.workers.values()
             if worker.id in self._spared_until
             and probing.is_ready(worker)
-            and not worker.attempts
-            and not worker.unreleased
-            and not worker.remembered
+            and not worker.load.attempts
+            and not worker.load.unreleased
+            and not worker.cloud.remembered
             and worker.id not in pool.awaited
             and worker.id not in self._engine.scheduling.evictions.reserved
             and probing.takes_work(pool, worker, now)
@@ -397,7 +401,7 @@ class Scheduling:
             for worker in new:
                 need = request_class.needs.get(worker.type.name)
                 kept = self._engine.workloads.kept().get(worker.id, Resources())
-                room = worker.free.minus(kept)
+                room = worker.load.free.minus(kept)
                 fits = need is not None and charge(need, sharers=0).fits_in(room)
                 expect(not fits, "what has come is used", worker.id, request_class.at(0))
 

@@ -106,7 +106,11 @@ class Shortages:
 
     def _is_unproven(self, worker: Worker) -> bool:
         young = worker.appeared_at - self._offset_s > self._useless_until + SLACK
-        able = worker.behavior is IdleBehavior.RUN and not worker.broken and not worker.proven
+        able = (
+            worker.behavior is IdleBehavior.RUN
+            and not worker.health.broken
+            and not worker.health.proven
+        )
         return young and able and worker.state is not WorkerState.SHUTDOWN
 
     def _not_seen(self) -> list[InstanceType]:
@@ -273,7 +277,7 @@ class Shortages:
     def _note_of_use(self, now: float) -> None:
         for worker in self._engine.pool.workers.values():
             known = (worker.id, worker.appeared_at)
-            if worker.proven and known not in self._of_use:
+            if worker.health.proven and known not in self._of_use:
                 self._of_use.add(known)
                 self._end_row(worker, now)
 
@@ -294,13 +298,13 @@ class Shortages:
             w.id: w.appeared_at for w in workers.values() if w.state is WorkerState.BOOTING
         }
         for worker in workers.values():
-            if worker.proven:
+            if worker.health.proven:
                 continue
-            given_up = worker.end_reason.startswith(Trigger.BOOT_TIMEOUT.value)
-            stopped = worker.end_reason.startswith(Trigger.STOPPED.value)
+            given_up = worker.shutdown.reason.startswith(Trigger.BOOT_TIMEOUT.value)
+            stopped = worker.shutdown.reason.startswith(Trigger.STOPPED.value)
             given_up = given_up or (stopped and worker.id in self._not_ready)
-            by_nothing = worker.id in self._overloaded and not worker.busy_with
-            of_no_use = given_up or by_nothing or worker.complaint or worker.verdict
+            by_nothing = worker.id in self._overloaded and not worker.load.busy_with
+            of_no_use = given_up or by_nothing or worker.health.complaint or worker.health.verdict
             if of_no_use:
                 self._note_one(worker.id, worker.appeared_at, now)
         self._overloaded.clear()

@@ -61,7 +61,7 @@ class Signals:
         key, now = (command.worker_id, command.attempt_id), self._timeline.now
         worker = self._pool.workers[command.worker_id]
         expect(key not in self._released, "what has ended for good is left alone", f"{key}")
-        up = worker.session_up or worker.state is WorkerState.SHUTDOWN
+        up = worker.link.session_up or worker.state is WorkerState.SHUTDOWN
         expect(up, "signals go over a session", f"{key}")
         attempt = self._pool.find_attempt(*key)
         phase = None if attempt is None else attempt.phase

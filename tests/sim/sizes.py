@@ -43,7 +43,7 @@ class Sizes:
         if not isinstance(event, ProbeSucceeded) or event.report.machine is None:
             return
         worker = self._pool.workers.get(event.worker_id)
-        awaited = worker is not None and worker.probe_op == event.op_id
+        awaited = worker is not None and worker.link.probe_op == event.op_id
         if worker is None or not awaited or worker.state is WorkerState.SHUTDOWN:
             return
         if self._told.get(worker.id) == event.report.machine:

@@ -79,7 +79,7 @@ def test_an_instance_too_new_for_the_listings_survives_a_crash_with_what_runs_th
     rig.hidden.clear()
     rig.advance(20)
     assert rig.attempts["c-1-1"].outcome is None
-    assert rig.engine.pool.workers["i-001"].host_key, "its key is still known"
+    assert rig.engine.pool.workers["i-001"].link.host_key, "its key is still known"
     rig.exit("c-1-1")
     assert rig.states() == {"c-1": "succeeded"}
     assert len(rig.attempts) == 1
@@ -102,7 +102,7 @@ def test_a_new_instance_that_does_not_end_is_not_gone_because_no_listing_shows_i
     rig = Rig()
     rig.submit(make_container(1))
     rig.silent.add(DestroyInstance)
-    rig.engine.pool.workers["i-001"].listed = False
+    rig.engine.pool.workers["i-001"].cloud.listed = False
     new = rig.cloud.pop("i-001")
     rig.send(InstanceKillRequested(worker_id="i-001", reason=""))
     rig.advance(20)
@@ -135,7 +135,7 @@ def test_an_instance_that_speaks_to_us_is_there_whatever_one_listing_says() -> N
     rig.submit(make_container(1))
     rig.advance(5)
     worker = rig.engine.pool.workers["i-001"]
-    assert worker.listed
+    assert worker.cloud.listed
     rig.silent.add(ListInstances)
     rig.advance(60)
     op_id = rig.engine.pool.listing_op
@@ -178,7 +178,7 @@ def test_no_instance_is_judged_by_what_was_never_seen_to_start_there() -> None:
     signals = [command.signal for command in last_commands(rig, SignalAttempt)]
     assert len(signals) > settings.term_timeout_s / settings.signal_interval_s
     assert set(signals) == {"TERM"}
-    assert not next(iter(rig.engine.pool.workers.values())).verdict
+    assert not next(iter(rig.engine.pool.workers.values())).health.verdict
 
 
 def test_a_hold_that_is_asked_for_again_is_remembered_though_nothing_seems_to_change() -> None:

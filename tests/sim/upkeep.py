@@ -9,7 +9,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested, Event
 from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
 from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG
-from longshore.pool import probing, shutdown, signals
+from longshore.pool import probing, shutdown_decision, signals
 from longshore.pool.messages import (
     AttemptExited,
     Created,
@@ -135,12 +135,12 @@ class Upkeep:
         if worker is None:
             return
         settings = self._pool.settings
-        ended_by = {t for t in Trigger if worker.end_reason.startswith(t.value)}
+        ended_by = {t for t in Trigger if worker.shutdown.reason.startswith(t.value)}
         busy_at = self._busy_at.get(worker_id, 0.0)
         if Trigger.IDLE_TIMEOUT in ended_by:
             early = now < busy_at + settings.idle_timeout_s - SLACK
             expect(not early, "no instance is ended early", f"{worker_id} was busy at {busy_at}")
-            rested_until = self._rested_until.get(worker_id, worker.overloaded_until)
+            rested_until = self._rested_until.get(worker_id, worker.health.overloaded_until)
             rested = worker.state_since < rested_until + settings.idle_timeout_s - SLACK
             expect(not rested, "no instance is ended early", f"{worker_id} rested")
             asked = self._unasked_since(worker_id) == inf
@@ -154,7 +154,7 @@ class Upkeep:
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
             patient = now >= busy_at + settings.probe_timeout_s - SLACK
-            missing = sorted(a for a in worker.unreleased if not self._is_resident(a))
+            missing = sorted(a for a in worker.load.unreleased if not self._is_resident(a))
             given_up = any(signals.given_up(a) for a in self._pool.attempts_on(worker_id))
             right = not missing or patient or given_up
             expect(right, "logs are waited for", f"{worker_id}: {missing}")
@@ -270,7 +270,7 @@ class Upkeep:
     def _note_exit(self, event: AttemptExited, now: float) -> None:
         attempt = self._pool.attempts.get(event.attempt_id)
         worker = self._pool.workers.get(event.worker_id)
-        busy = worker is not None and event.attempt_id in worker.attempts
+        busy = worker is not None and event.attempt_id in worker.load.attempts
         if busy and attempt is not None and not self._is_resident(attempt.id):
             self._busy_at[event.worker_id] = now
 
@@ -302,7 +302,7 @@ class Upkeep:
         """
         worker = self._pool.workers.get(worker_id)
         if worker is not None and worker.state is WorkerState.SHUTDOWN:
-            self._rested_until.setdefault(worker_id, worker.overloaded_until)
+            self._rested_until.setdefault(worker_id, worker.health.overloaded_until)
 
     def _contact(self, worker_id: str, at: float) -> None:
         worker = self._pool.workers.get(worker_id)
@@ -315,7 +315,7 @@ class Upkeep:
         for seen in event.instances:
             worker = self._pool.workers.get(seen.id)
             # What the tags of one that is only remembered say is not known before.
-            known = worker is not None and not worker.remembered
+            known = worker is not None and not worker.cloud.remembered
             if worker is None or not known or worker.state is WorkerState.SHUTDOWN:
                 continue
             if dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
@@ -339,7 +339,7 @@ class Upkeep:
             if worker.state is WorkerState.SHUTDOWN:
                 self._tags_differ_at.pop(worker_id, None)
                 self._expect_repeated(worker, max(now - PATIENCE_S, 0.0), other_held_until)
-            elif worker.behavior is not IdleBehavior.HOLD and not worker.remembered:
+            elif worker.behavior is not IdleBehavior.HOLD and not worker.cloud.remembered:
                 self._expect_ended(worker)
         self._expect_no_return()
         # What a pass that is due will say of them is not known yet.
@@ -381,18 +381,18 @@ class Upkeep:
             expect(away, "no silent instance is kept", "nothing keeps the store from writing")
             return
         moved_on_at = self._pool.moved_on_at
-        draining = shutdown.is_draining(worker)
+        draining = shutdown_decision.is_draining(worker)
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
-        if ready and not worker.session_up:
-            due = max(worker.last_contact, moved_on_at) + settings.probe_timeout_s
+        if ready and not worker.link.session_up:
+            due = max(worker.link.last_contact, moved_on_at) + settings.probe_timeout_s
             expect(now <= due, "no silent instance is kept", f"{worker.id}")
         elif not ready and not draining:
-            due = max(worker.boots_since, moved_on_at) + settings.boot_timeout_s
+            due = max(worker.link.boots_since, moved_on_at) + settings.boot_timeout_s
             expect(now <= due, "no instance boots for ever", f"{worker.id}")
-        if worker.state is not WorkerState.IDLE or worker.unreleased:
+        if worker.state is not WorkerState.IDLE or worker.load.unreleased:
             return
         unasked = now > self._unasked_since(worker.id) + PASS_WITHIN_S
         kept = worker.id in self._pool.awaited and not unasked
-        due = max(worker.state_since, worker.overloaded_until) + settings.idle_timeout_s
+        due = max(worker.state_since, worker.health.overloaded_until) + settings.idle_timeout_s
         expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
         expect(not draining, "no drained instance is kept", f"{worker.id}")

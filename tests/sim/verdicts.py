@@ -24,7 +24,7 @@ class Verdicts:
         if not isinstance(event, ProbeSucceeded) or event.worker_id not in self._answers:
             return
         worker = self._pool.workers.get(event.worker_id)
-        if worker is not None and worker.probe_op == event.op_id:
+        if worker is not None and worker.link.probe_op == event.op_id:
             self._answers[event.worker_id] += 1
 
     def look(self) -> None:
@@ -36,10 +36,10 @@ class Verdicts:
             few = answers < MOST_ANSWERS
             expect(few, "a trial has its verdict", f"{worker_id} has answered {answers} times")
             due = self._pool.timers.due(TimerKind.PROBE, worker_id) is not None
-            due = due or bool(worker.probe_op) or worker_id in self._pool.probe_gate
-            due = due or not worker.session_up
+            due = due or bool(worker.link.probe_op) or worker_id in self._pool.probe_gate
+            due = due or not worker.link.session_up
             expect(due, "a trial has its verdict", f"no probe of {worker_id} is due")
 
 
 def _is_tried(worker: Worker) -> bool:
-    return worker.on_trial and worker.state is not WorkerState.SHUTDOWN
+    return worker.health.on_trial and worker.state is not WorkerState.SHUTDOWN

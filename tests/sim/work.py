@@ -105,7 +105,7 @@ class Work:
         container = self._table.containers[command.order.container_id]
         complaint = self._complaints.get(worker.id, "")
         refusals = self._refusals.get(worker.id, 0)
-        ready = worker.session_up and not complaint and refusals < MOST_REFUSALS
+        ready = worker.link.session_up and not complaint and refusals < MOST_REFUSALS
         expect(ready, "only ready instances get work", worker, complaint, refusals)
         sick = worker.id in self._hosts and self._hosts[worker.id].sick
         expect(not sick, "only ready instances get work", f"{worker.id} fails its boot probe")
@@ -165,11 +165,11 @@ class Work:
         expect(allowed, "what may not be tried again is not", f"{container.id}: {ran}")
 
     def _expect_may_share(self, worker: Worker, container: Container) -> None:
-        settings, count = self._engine.settings, worker.busy_with
+        settings, count = self._engine.settings, worker.load.busy_with
         alone = settings.placement is not Placement.EXCLUSIVE or count == 1
-        expect(alone, "exclusive instances run one container", worker.id, worker.attempts)
+        expect(alone, "exclusive instances run one container", worker.id, worker.load.attempts)
         few = count <= settings.max_containers_per_instance
-        expect(few, "max_containers_per_instance", worker.id, worker.attempts)
+        expect(few, "max_containers_per_instance", worker.id, worker.load.attempts)
         forbidden = container.spec.constraints.preemptible is Preemptible.FORBIDDEN
         allowed = not (forbidden and worker.type.preemptible)
         expect(allowed, "containers run only where they may", container.id, "on", worker.type)
@@ -190,7 +190,7 @@ class Work:
         if worker.type.name in {type_.name for type_ in request_class.types}:
             given = resources_of(container, container.attempts[-1])
             kept = self._engine.workloads.kept().get(worker.id, Resources())
-            room = worker.free.plus(given).minus(kept)
+            room = worker.load.free.plus(given).minus(kept)
             wanted = charge(need(worker.type, other.spec.resources, other.spec.unnamed), sharers=0)
             fits = wanted.fits_in(room) and not self._may_be_one_too_many(other)
             fits = fits and worker.id not in lost_on_each(other.attempts)
@@ -287,10 +287,10 @@ class Work:
             if w.type.name == name
             and w.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)
             and w.behavior is IdleBehavior.RUN
-            and not w.attempts
-            and not w.broken
-            and not w.interruption
-            and not w.unseen
+            and not w.load.attempts
+            and not w.health.broken
+            and not w.health.interruption
+            and not w.cloud.unseen
             and (elastic or any(w.id not in c.key.avoided for c in naming))
         )
         wanted = elastic + sum(len(c) for c in naming)
@@ -309,9 +309,9 @@ class Work:
         if (worker.id, worker.state_since) in self._ended:
             return
         self._ended.add((worker.id, worker.state_since))
-        if not worker.end_reason.startswith(GENTLE):
+        if not worker.shutdown.reason.startswith(GENTLE):
             return
-        patient = self._process.now() >= worker.last_busy + self._pool.settings.probe_timeout_s
+        patient = self._process.now() >= worker.load.last_busy + self._pool.settings.probe_timeout_s
         unreleased = self._table.unreleased.values()
         there = [a for a in unreleased if a.instance_id == worker.id]
         awaited = [a.id for a in there if not self._truth.is_resident(a.id)]
@@ -332,7 +332,7 @@ class Work:
                 self._complaints[event.worker_id] = event.message
             case ProbeSucceeded():
                 worker = self._pool.workers.get(event.worker_id)
-                if worker is not None and not worker.session_up:
+                if worker is not None and not worker.link.session_up:
                     self._complaints[event.worker_id] = event.report.broken
             case _:
                 pass
@@ -344,7 +344,7 @@ class Work:
         if event.code == REBOOTED:
             return
         worker = self._pool.workers.get(event.worker_id)
-        paused = worker is not None and self._process.now() < worker.overloaded_until
+        paused = worker is not None and self._process.now() < worker.health.overloaded_until
         # What was under way to an instance that is overloaded counts once.
         if event.code != "overloaded" or not paused:
             self._refusals[event.worker_id] = self._refusals.get(event.worker_id, 0) + 1
@@ -353,13 +353,13 @@ class Work:
 
     def look(self) -> None:
         """Look at what holds after every event, and at a pass when there was one."""
-        self._used = {worker.id for worker in self._pool.workers.values() if worker.last_busy}
+        self._used = {worker.id for worker in self._pool.workers.values() if worker.load.last_busy}
         for attempt_id, container_id in self._table.open_attempts.items():
             self._expect_ending(attempt_id, self._table.containers[container_id])
         for attempt in self._pool.attempts.values():
             if attempt.is_to_end:
                 worker = self._pool.workers.get(attempt.worker_id)
-                up = worker is not None and worker.session_up and not self._pool.held_up
+                up = worker is not None and worker.link.session_up and not self._pool.held_up
                 due = self._pool.timers.due(TimerKind.SIGNAL, attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
             if isinstance(attempt.phase, Starting) and not attempt.start_op:
@@ -378,10 +378,10 @@ class Work:
     def _expect_looked_for(self, worker_id: str, attempt_id: str) -> None:
         """Expect a probe where nobody knows whether an attempt started; a session brings none."""
         worker = self._pool.workers.get(worker_id)
-        if worker is None or worker.state is WorkerState.SHUTDOWN or not worker.session_up:
+        if worker is None or worker.state is WorkerState.SHUTDOWN or not worker.link.session_up:
             return
         due = self._pool.timers.due(TimerKind.PROBE, worker_id) is not None
-        due = due or bool(worker.probe_op) or worker_id in self._pool.probe_gate
+        due = due or bool(worker.link.probe_op) or worker_id in self._pool.probe_gate
         expect(due, "a start without an answer is looked for", f"{attempt_id} on {worker_id}")
 
     def _look_at_logs(self) -> None:
@@ -396,7 +396,7 @@ class Work:
             worker = self._pool.workers.get(attempt.instance_id) if attempt is not None else None
             # One that a fault lost may be waited for until its instance knows nothing of it.
             due = self._logs_come or attempt_id in self._truth.unknown
-            if worker is None or not worker.session_up or not due:
+            if worker is None or not worker.link.session_up or not due:
                 since.pop(attempt_id, None)
                 continue
             in_time = now <= since.setdefault(attempt_id, now) + LOGS_COME_S
@@ -413,19 +413,21 @@ class Work:
         now = self._timeline.now
         if worker.state is WorkerState.SHUTDOWN:
             awaited = any(a.dismissed for a in self._pool.attempts_on(worker.id))
-            left = worker.session_up and not awaited
+            left = worker.link.session_up and not awaited
             expect(not left, "no session with what is shut down", worker.id)
-        elif worker.session_up:
+        elif worker.link.session_up:
             told = self._complaints.get(worker.id, "")
-            expect(worker.complaint == told, "complaints are heard", f"{worker.id}: {told!r}")
-        held = worker.behavior is IdleBehavior.HOLD and worker.session_up
+            expect(
+                worker.health.complaint == told, "complaints are heard", f"{worker.id}: {told!r}"
+            )
+        held = worker.behavior is IdleBehavior.HOLD and worker.link.session_up
         if held and not self._is_silent(self._hosts.get(worker.id)):
             known = now > self._held_since.setdefault(worker.id, now) + LEASE_KNOWN_S
             suspended = self._hosts[worker.id].lease.suspended
             expect(suspended or not known, "a held instance's lease is suspended", worker.id)
         else:
             self._held_since.pop(worker.id, None)
-        if worker.verdict and worker.id not in self._judged:
+        if worker.health.verdict and worker.id not in self._judged:
             self._judged.add(worker.id)
             self._expect_fair(worker)
 
@@ -436,13 +438,13 @@ class Work:
 
     def _expect_fair(self, worker: Worker) -> None:
         """Look at the verdict on a worker as it is given."""
-        what = f"{worker.id}: {worker.verdict}"
-        if "starts in a row were refused" in worker.verdict:
+        what = f"{worker.id}: {worker.health.verdict}"
+        if "starts in a row were refused" in worker.health.verdict:
             count = self._refusals.get(worker.id, 0)
             expect(count >= MOST_REFUSALS, "no instance is judged too soon", f"{what} ({count})")
         host = self._hosts.get(worker.id)
-        if "survives KILL" in worker.verdict and host is not None and not host.dead:
-            there = worker.verdict.split()[1] in host.processes.keys() | self._truth.unknown
+        if "survives KILL" in worker.health.verdict and host is not None and not host.dead:
+            there = worker.health.verdict.split()[1] in host.processes.keys() | self._truth.unknown
             expect(there, "no instance is judged too soon", what)
 
     def _may_be_refused(self, slot: Slot) -> bool:
@@ -503,11 +505,11 @@ class Work:
             idle = (
                 worker.state is WorkerState.IDLE
                 and worker.behavior is IdleBehavior.RUN
-                and worker.session_up
-                and not worker.remembered
-                and now >= worker.overloaded_until
-                and not worker.on_trial
-                and not worker.unreleased
+                and worker.link.session_up
+                and not worker.cloud.remembered
+                and now >= worker.health.overloaded_until
+                and not worker.health.on_trial
+                and not worker.load.unreleased
                 and worker.id not in self._engine.workloads.awaited()
                 and not _is_spared(worker, now)
             )
@@ -516,5 +518,5 @@ class Work:
 
 def _is_spared(worker: Worker, now: float) -> bool:
     """Return whether an instance is ready for no longer than it took to boot, and ran nothing."""
-    booted_s = worker.state_since - worker.boots_since
-    return not worker.last_busy and now < worker.state_since + booted_s
+    booted_s = worker.state_since - worker.link.boots_since
+    return not worker.load.last_busy and now < worker.state_since + booted_s

@@ -109,7 +109,7 @@ def test_after_a_restart_what_listings_lack_is_not_run_a_second_time(answers: bo
     assert "i-001" in rig.engine.pool.workers
     if answers:
         # It proved its key at the address that the store has: what ends there is heard of.
-        assert rig.engine.pool.workers["i-001"].session_up
+        assert rig.engine.pool.workers["i-001"].link.session_up
         rig.exit("c-1-1")
         assert rig.states() == {"c-1": "succeeded"}
     else:

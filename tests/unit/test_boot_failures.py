@@ -15,7 +15,7 @@ def probed(rig: Rig, *, broken: int) -> None:
     """Answer each probe that is under way: the first `broken` workers say that they are."""
     for probe in last_commands(rig, Probe):
         worker = rig.engine.pool.workers.get(probe.worker_id)
-        if worker is None or worker.probe_op != probe.op_id:
+        if worker is None or worker.link.probe_op != probe.op_id:
             continue
         why = "no container engine" if int(worker.id[-3:]) <= broken else ""
         rig.send(
@@ -95,7 +95,7 @@ def test_instances_that_vanish_while_they_boot_are_not_bought_without_end() -> N
     rig.silent.add(Probe)
     rig.submit(make_container(1))
     for _ in range(1800):
-        if any(worker.listed for worker in rig.engine.pool.workers.values()):
+        if any(worker.cloud.listed for worker in rig.engine.pool.workers.values()):
             rig.cloud.clear()
         rig.advance(1)
     bought = len(rig.created_types())
@@ -163,7 +163,7 @@ def test_an_instance_that_was_of_use_to_an_earlier_process_says_nothing_of_the_n
                 report=ProbeReport(attempts=reports, boot_id="b", broken="the disk is full"),
             )
         )
-    assert [worker.broken for worker in rig.engine.pool.workers.values()] == [
+    assert [worker.health.broken for worker in rig.engine.pool.workers.values()] == [
         "the disk is full"
     ] * 3
     assert rig.engine.pool.stillborn == 0
@@ -237,4 +237,4 @@ def test_an_instance_that_is_overloaded_by_what_runs_there_is_of_use() -> None:
     rig.silent.add(StartAttempt)
     rig.submit(make_container(2))
     refuse_start(rig, last_commands(rig, StartAttempt)[-1])
-    assert (rig.engine.pool.workers["i-001"].strikes, rig.engine.pool.stillborn) == (1, 0)
+    assert (rig.engine.pool.workers["i-001"].health.strikes, rig.engine.pool.stillborn) == (1, 0)

@@ -294,17 +294,19 @@ def test_starts_that_were_under_way_together_count_once_against_an_overloaded_in
                 message="full",
             )
         )
-    assert rig.engine.pool.workers["i-001"].strikes == 1
+    assert rig.engine.pool.workers["i-001"].health.strikes == 1
 
 
 def test_an_instance_that_stays_overloaded_is_drained() -> None:
     rig = with_room()
     rig.submit(make_container(3))
     for _ in range(3):
-        assert rig.engine.pool.workers["i-001"].verdict == ""
+        assert rig.engine.pool.workers["i-001"].health.verdict == ""
         refused(rig)
         rig.advance(180)
-    assert rig.engine.pool.workers["i-001"].verdict.startswith("3 starts in a row were refused")
+    assert rig.engine.pool.workers["i-001"].health.verdict.startswith(
+        "3 starts in a row were refused"
+    )
 
 
 def test_an_instance_on_which_nothing_else_runs_does_not_lower_the_limit() -> None:
@@ -313,7 +315,7 @@ def test_an_instance_on_which_nothing_else_runs_does_not_lower_the_limit() -> No
     rig.submit(make_container(3))
     refused(rig)
     assert rig.engine.concurrency.limit(rig.now) is None
-    assert rig.engine.pool.workers["i-003"].overloaded_until == rig.now + 60
+    assert rig.engine.pool.workers["i-003"].health.overloaded_until == rig.now + 60
 
 
 def test_another_refusal_is_no_overload() -> None:
@@ -321,7 +323,7 @@ def test_another_refusal_is_no_overload() -> None:
     rig.submit(make_container(3))
     refused(rig, code="spawn")
     assert rig.engine.concurrency.limit(rig.now) is None
-    assert rig.engine.pool.workers["i-001"].strikes == 1
+    assert rig.engine.pool.workers["i-001"].health.strikes == 1
     assert len(last_commands(rig, StartAttempt)) == 4, "it is tried again at once"
 
 

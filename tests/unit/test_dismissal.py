@@ -48,7 +48,7 @@ def dismissed(*graces_s: float | None) -> tuple[PoolRig, Worker]:
     """Return a rig whose i-1 is shut down since it is drained, and its residents are told."""
     rig, worker = residents(*graces_s)
     rig.behave(worker, IdleBehavior.DRAIN)
-    assert (worker.state.value, worker.session_up) == ("shutdown", True)
+    assert (worker.state.value, worker.link.session_up) == ("shutdown", True)
     return rig, worker
 
 
@@ -87,9 +87,9 @@ def test_residents_get_term_and_the_instance_is_destroyed_when_the_last_has_ende
     assert [a.dismissed for a in rig.core.attempts_on("i-1")] == [True, True]
     rig.advance(3)
     rig.end(worker, "s-2")
-    assert (destroyed(rig), worker.session_up) == (0, True)
+    assert (destroyed(rig), worker.link.session_up) == (0, True)
     rig.end(worker, "s-1")
-    assert (destroyed(rig), worker.session_up) == (1, False)
+    assert (destroyed(rig), worker.link.session_up) == (1, False)
     assert ends(rig) == [("s-2", True), ("s-1", True)]
 
 
@@ -158,7 +158,7 @@ def test_residents_have_the_longest_grace_of_them_but_no_more_than_all_get(
         assert destroyed(rig) == 0
     rig.advance(0.5)
     rig.settle()
-    assert (destroyed(rig), worker.session_up) == (1, False)
+    assert (destroyed(rig), worker.link.session_up) == (1, False)
 
 
 def test_who_has_less_time_than_the_others_gets_kill_when_it_is_over() -> None:
@@ -188,7 +188,7 @@ def test_the_logs_of_others_have_had_their_time_already() -> None:
     rig.behave(worker, IdleBehavior.DRAIN)
     rig.exit(worker, "b-1")
     rig.advance(600)
-    assert (worker.state.value, worker.unreleased) == ("shutdown", {"b-1"})
+    assert (worker.state.value, worker.load.unreleased) == ("shutdown", {"b-1"})
     rig.end(worker, "s-1")
     assert destroyed(rig) == 1
 
@@ -241,7 +241,7 @@ def test_a_session_that_is_lost_meanwhile_ends_the_wait() -> None:
     rig, worker = dismissed(None)
     rig.advance(7)
     rig.lose_session(worker)
-    assert (destroyed(rig), worker.session_up) == (1, False)
+    assert (destroyed(rig), worker.link.session_up) == (1, False)
     assert rig.core.timers.due(TimerKind.DISMISSAL, "i-1") is None
 
 
@@ -257,16 +257,16 @@ def test_a_kill_of_an_admin_waits_for_nobody() -> None:
 def test_a_kill_of_an_admin_ends_the_wait() -> None:
     rig, worker = dismissed(None)
     kill(rig, "it costs")
-    assert (destroyed(rig), worker.end_reason) == (1, "an admin ended it: it costs")
+    assert (destroyed(rig), worker.shutdown.reason) == (1, "an admin ended it: it costs")
     assert rig.asked(WorkerChanged)[-1].reason == "an admin ended it: it costs"
 
 
 def test_a_kill_of_what_is_being_destroyed_changes_nothing() -> None:
     rig, worker = dismissed(None)
     rig.end(worker, "s-1")
-    reason = worker.end_reason
+    reason = worker.shutdown.reason
     kill(rig, "again")
-    assert (destroyed(rig), worker.end_reason) == (1, reason)
+    assert (destroyed(rig), worker.shutdown.reason) == (1, reason)
 
 
 def test_an_instance_that_is_silent_for_too_long_is_destroyed_at_once() -> None:
@@ -296,7 +296,7 @@ def test_an_instance_that_never_passes_its_boot_probe_is_destroyed_at_once() -> 
     worker = rig.boot("i-1", running=("s-1",))
     rig.send(rig.probe_answer(rig.asked(Probe)[0], boot_error="no disk"))
     rig.advance(599)
-    assert (worker.state.value, worker.session_up) == ("unknown", True)
+    assert (worker.state.value, worker.link.session_up) == ("unknown", True)
     rig.advance(1)
     assert (worker.state.value, destroyed(rig), rig.signals()) == ("shutdown", 1, [])
 

@@ -72,7 +72,7 @@ def test_instances_of_no_use_are_not_bought_and_destroyed_without_end() -> None:
     for _ in range(600):
         for probe in last_commands(rig, Probe):
             worker = rig.engine.pool.workers.get(probe.worker_id)
-            if worker is not None and worker.probe_op == probe.op_id:
+            if worker is not None and worker.link.probe_op == probe.op_id:
                 report = ProbeReport(attempts=(), boot_id="b", broken="no container engine")
                 rig.send(
                     ProbeSucceeded(

@@ -159,7 +159,7 @@ def test_refusals_for_a_cause_in_the_request_say_nothing_of_the_instance() -> No
     rig.submit(*(make_container(n) for n in (1, 2, 3, 4)))
     for start in last_commands(rig, StartAttempt)[:3]:
         refuse(rig, start, code="invalid")
-    assert worker_of(rig).broken == ""
+    assert worker_of(rig).health.broken == ""
     assert set(rig.states().values()) == {"failed", "locked"}
 
 
@@ -174,10 +174,10 @@ def test_a_start_that_works_ends_a_row_of_refusals() -> None:
     rig.settle()
     refuse(rig, starts[3], code="engine")
     refuse(rig, starts[4], code="engine")
-    assert worker_of(rig).broken == ""
+    assert worker_of(rig).health.broken == ""
     rig.published.clear()
     refuse(rig, starts[5], code="engine")
-    assert "3 starts in a row" in worker_of(rig).broken
+    assert "3 starts in a row" in worker_of(rig).health.broken
     assert [p.worker_id for p in rig.published if isinstance(p, PublishInstance)][:1] == ["i-001"]
 
 
@@ -240,14 +240,18 @@ def test_a_worker_is_busy_until_its_last_attempt_ends() -> None:
     assert rig.worker_states() == {"i-001": "running"}
     rig.exit("c-2-1")
     worker = worker_of(rig)
-    assert (worker.state.value, worker.last_busy, worker.last_container) == ("idle", rig.now, "c-2")
+    assert (worker.state.value, worker.load.last_busy, worker.load.last_container) == (
+        "idle",
+        rig.now,
+        "c-2",
+    )
 
 
 def test_a_placed_attempt_makes_its_worker_the_most_recently_busy() -> None:
     rig = started(Rig(make_type(2)))
     rig.advance(100)
     rig.submit(make_container(2))
-    assert worker_of(rig).last_busy == rig.now
+    assert worker_of(rig).load.last_busy == rig.now
 
 
 def test_the_record_of_an_attempt_has_its_times_and_sizes() -> None:

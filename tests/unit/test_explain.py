@@ -110,8 +110,8 @@ def test_instances_are_counted_by_what_keeps_them_and_full_ones_by_dimension() -
     full = rig.started_on()["c-1"]
     others = [w for w in sorted(workers) if workers[w].type.name == "t2" and w != full]
     workers[others[0]].behavior = IdleBehavior.HOLD
-    workers[others[1]].verdict = "no good"
-    workers[others[2]].interruption = "2026-01-31T23:59:59Z"
+    workers[others[1]].health.verdict = "no good"
+    workers[others[2]].health.interruption = "2026-01-31T23:59:59Z"
     for each in others:
         rig.engine.pool.touch(each)
     rig.submit(make_container(2, cpus=2))

@@ -25,7 +25,7 @@ def lose_session(rig: Rig) -> None:
 
 
 def session_up(rig: Rig) -> bool:
-    return rig.engine.pool.workers["i-001"].session_up
+    return rig.engine.pool.workers["i-001"].link.session_up
 
 
 def wait_for_session(rig: Rig) -> float:

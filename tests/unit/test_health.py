@@ -290,4 +290,4 @@ def test_what_would_make_instances_better_is_said_once_with_who_says_it() -> Non
     assert advice_of(rig.view.pool) == [f"i-001 and 1 more: {advice}"]
     assert told(rig) == []
     assert sorted(rig.worker_states().values()) == ["running", "running"]
-    assert {worker.advice for worker in rig.engine.pool.workers.values()} == {advice}
+    assert {worker.health.advice for worker in rig.engine.pool.workers.values()} == {advice}

@@ -138,7 +138,7 @@ def test_a_container_that_is_taken_along_again_and_again_waits_longer_each_time(
 def test_a_repetition_changes_nothing() -> None:
     rig, worker_id = running()
     notice(rig, worker_id)
-    revision = rig.engine.pool.workers[worker_id].revision
+    revision = rig.engine.pool.workers[worker_id].link.revision
     notice(rig, worker_id)
-    assert rig.engine.pool.workers[worker_id].revision == revision
+    assert rig.engine.pool.workers[worker_id].link.revision == revision
     assert rig.engine.pool.statistics.interruptions == 1

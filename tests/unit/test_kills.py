@@ -44,7 +44,7 @@ def kill(rig: Rig, reason: str = "bad disk") -> None:
 
 
 def end_reason(rig: Rig) -> str:
-    return rig.engine.pool.workers["i-001"].end_reason
+    return rig.engine.pool.workers["i-001"].shutdown.reason
 
 
 def destroyed(rig: Rig) -> int:

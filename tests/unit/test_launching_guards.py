@@ -145,7 +145,7 @@ def test_an_address_that_comes_later_is_looked_for_and_used_and_never_given_up()
     assert rig.states() == {"c-1": "running"}
     rig.cloud["i-7"] = bare
     rig.advance(61)
-    assert worker_of(rig, "i-7").address == "a:22"
+    assert worker_of(rig, "i-7").cloud.address == "a:22"
 
 
 def test_tags_are_written_again_when_they_differ_and_only_then() -> None:
@@ -178,7 +178,7 @@ def test_failed_tags_are_written_again_and_the_name_of_a_removed_type_is_kept() 
     assert "longshore-token" not in dict(command.tags)
     error = CloudError("busy")
     rig.send(TagsFailed(op_id=command.op_id, instance_id=kept, error=error))
-    assert "busy" in worker_of(rig, kept).last_error
+    assert "busy" in worker_of(rig, kept).health.last_error
     rig.silent.discard(SetTags)
     rig.advance(30)
     assert count(rig, SetTags) == 2
@@ -220,7 +220,7 @@ def test_a_create_call_that_returns_after_the_listing_changes_nothing_there() ->
     assert rig.states() == {"c-1": "running"}
     rig.send(Created(op_id=create.op_id, token=create.launch.token, instance=rig.cloud[made]))
     assert rig.worker_states() == {made: "running"}
-    assert list(worker_of(rig, made).attempts) == ["c-1-1"]
+    assert list(worker_of(rig, made).load.attempts) == ["c-1-1"]
     assert rig.launches == {}, "its key is proven, so its secret is void"
 
 

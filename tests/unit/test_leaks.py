@@ -58,7 +58,7 @@ def refuse_destroys(rig: Rig, error: CloudError) -> None:
     """Answer the destroy calls that are not answered yet with an error."""
     rig.silent.add(DestroyInstance)
     (worker,) = rig.engine.pool.workers.values()
-    for command in last_commands(rig, DestroyInstance)[worker.destroy_failures :]:
+    for command in last_commands(rig, DestroyInstance)[worker.shutdown.destroy_failures :]:
         rig.send(DestroyFailed(op_id=command.op_id, instance_id=worker.id, error=error))
 
 

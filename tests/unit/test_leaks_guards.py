@@ -280,7 +280,7 @@ def test_an_instance_that_ended_by_itself_is_gone_like_any_other() -> None:
     rig.submit(make_container(1))
     rig.cancel("c-1")
     rig.advance(70)
-    assert rig.engine.pool.workers["i-001"].listed
+    assert rig.engine.pool.workers["i-001"].cloud.listed
     del rig.cloud["i-001"]
     rig.advance(100)
     assert rig.worker_states() == {}

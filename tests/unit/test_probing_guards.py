@@ -113,10 +113,10 @@ def test_one_probe_at_a_time_and_a_result_of_another_is_dropped() -> None:
     probe = last(rig, Probe)
     assert count(rig, Probe) == 1
     fail_probe(rig, op_id=999)
-    assert worker_of(rig).probe_op == probe.op_id
-    assert worker_of(rig).probe_failures == 0
+    assert worker_of(rig).link.probe_op == probe.op_id
+    assert worker_of(rig).link.probe_failures == 0
     fail_probe(rig)
-    assert worker_of(rig).last_error == "connect: refused"
+    assert worker_of(rig).health.last_error == "connect: refused"
     rig.probe_now(probe)
     assert rig.worker_states() == {"i-001": "booting"}, "that probe has failed already"
 
@@ -151,7 +151,7 @@ def test_a_success_makes_the_next_failure_the_first_and_clears_the_error() -> No
     rig.probe_now(last(rig, Probe))
     rig.settle()
     worker = worker_of(rig)
-    assert (worker.last_error, worker.last_contact) == ("", rig.now)
+    assert (worker.health.last_error, worker.link.last_contact) == ("", rig.now)
     rig.advance(20)
     rig.silent.add(Probe)
     lose_session(rig)
@@ -358,7 +358,7 @@ def test_a_shutdown_drops_the_session_and_takes_no_work_while_it_lasts() -> None
     rig = running(cpus=2)
     rig.silent.add(DestroyInstance)
     rig.send(InstanceKillRequested(worker_id="i-001", reason="noisy"))
-    assert worker_of(rig).end_reason == "an admin ended it: noisy"
+    assert worker_of(rig).shutdown.reason == "an admin ended it: noisy"
     assert last(rig, CloseSession).worker_id == "i-001"
     rig.send(InstanceKillRequested(worker_id="i-001", reason="still noisy"))
     assert count(rig, DestroyInstance) == 1, "its repetition has its own time"
@@ -367,7 +367,7 @@ def test_a_shutdown_drops_the_session_and_takes_no_work_while_it_lasts() -> None
     error = CloudError("no")
     command = last(rig, DestroyInstance)
     rig.send(DestroyFailed(op_id=command.op_id, instance_id="i-001", error=error))
-    assert worker_of(rig).last_error == "destroy: no"
+    assert worker_of(rig).health.last_error == "destroy: no"
 
 
 def test_an_exit_during_a_shutdown_counts_and_moves_nothing() -> None:

@@ -59,7 +59,7 @@ def test_nothing_starts_in_a_new_boot_before_its_probe_has_passed() -> None:
     rig.advance(45)
     assert started(rig) == ["c-1"]
     assert all(probe.boot for probe in last_commands(rig, Probe)[-3:])
-    assert rig.engine.pool.workers["i-001"].last_error == "boot: no driver"
+    assert rig.engine.pool.workers["i-001"].health.last_error == "boot: no driver"
     rig.boot_error = ""
     rig.advance(15)
     assert started(rig) == ["c-1", "c-2"]
@@ -118,7 +118,7 @@ def test_a_start_that_was_meant_for_the_boot_before_is_no_strike() -> None:
             message="the instance has booted anew",
         )
     )
-    assert rig.engine.pool.workers["i-001"].strikes == 0
+    assert rig.engine.pool.workers["i-001"].health.strikes == 0
     again = last_commands(rig, StartAttempt)[-1]
     assert (again.order.container_id, again.boot_id) == ("c-2", "b2")
 

@@ -66,11 +66,11 @@ def due(rig: PoolRig, kind: TimerKind, subject: str) -> float | None:
 
 def test_a_resident_holds_room_and_gives_it_back() -> None:
     rig, worker = idle_rig()
-    assert worker.free == rig.type.allocatable.minus(ONE_CPU)
-    assert (worker.resident, worker.busy_with) == ({"s-1"}, 0)
+    assert worker.load.free == rig.type.allocatable.minus(ONE_CPU)
+    assert (worker.load.resident, worker.load.busy_with) == ({"s-1"}, 0)
     rig.exit(worker, "s-1")
-    assert worker.free == rig.type.allocatable
-    assert (worker.resident, worker.busy_with) == (set(), 0)
+    assert worker.load.free == rig.type.allocatable
+    assert (worker.load.resident, worker.load.busy_with) == (set(), 0)
 
 
 def test_a_resident_that_asks_for_no_cpu_shares_one_with_the_others() -> None:
@@ -87,23 +87,33 @@ def test_a_resident_that_asks_for_no_cpu_shares_one_with_the_others() -> None:
     core.add_attempt(shares)
     core.hold_resources(worker, shares)
     core.hold_resources(worker, shares)
-    assert (worker.sharers, worker.busy_with, worker.resident) == (1, 0, {"s-1", "s-2"})
-    assert worker.free == room_left(worker) == rig.type.allocatable.minus(ONE_CPU).minus(ONE_CPU)
+    assert (worker.load.sharers, worker.load.busy_with, worker.load.resident) == (
+        1,
+        0,
+        {"s-1", "s-2"},
+    )
+    assert (
+        worker.load.free == room_left(worker) == rig.type.allocatable.minus(ONE_CPU).minus(ONE_CPU)
+    )
     core.free_resources(worker, "s-2")
-    assert (worker.sharers, worker.resident) == (0, {"s-1"})
+    assert (worker.load.sharers, worker.load.resident) == (0, {"s-1"})
 
 
 def test_placing_a_resident_leaves_an_idle_worker_idle() -> None:
     rig = PoolRig()
     worker = rig.boot("i-1")
-    last_busy, idle_until = worker.last_busy, due(rig, TimerKind.IDLE, "i-1")
+    last_busy, idle_until = worker.load.last_busy, due(rig, TimerKind.RECHECK, "i-1")
     rig.advance(20)
-    revision = worker.revision
+    revision = worker.link.revision
     rig.place(worker, "s-1", resident=True)
     assert [each.order.attempt_id for each in rig.asked(StartAttempt)] == ["s-1"]
-    assert (state(worker), worker.last_busy, worker.last_container) == ("idle", last_busy, "")
-    assert due(rig, TimerKind.IDLE, "i-1") == idle_until
-    assert worker.revision > revision
+    assert (state(worker), worker.load.last_busy, worker.load.last_container) == (
+        "idle",
+        last_busy,
+        "",
+    )
+    assert due(rig, TimerKind.RECHECK, "i-1") == idle_until
+    assert worker.link.revision > revision
 
 
 def test_placing_a_resident_leaves_a_running_worker_running() -> None:
@@ -113,14 +123,18 @@ def test_placing_a_resident_leaves_a_running_worker_running() -> None:
     placed_at = rig.now
     rig.advance(20)
     rig.place(worker, "s-1", resident=True)
-    assert (state(worker), worker.last_busy, worker.busy_with) == ("running", placed_at, 1)
-    assert worker.last_container == "of-b-1"
+    assert (state(worker), worker.load.last_busy, worker.load.busy_with) == (
+        "running",
+        placed_at,
+        1,
+    )
+    assert worker.load.last_container == "of-b-1"
 
 
 def test_no_resident_is_placed_where_nothing_can_start() -> None:
     rig, worker = idle_rig()
     rig.advance(IDLE_TIMEOUT_S)
-    assert (state(worker), worker.session_up) == ("shutdown", True)
+    assert (state(worker), worker.link.session_up) == ("shutdown", True)
     assert not probing.is_ready(worker)
     assert not probing.takes_work(rig.core, worker, rig.now)
     with pytest.raises(BugError):
@@ -133,22 +147,22 @@ def test_no_resident_is_placed_where_nothing_can_start() -> None:
 def test_the_end_of_a_resident_leaves_an_idle_worker_as_it_is() -> None:
     rig, worker = idle_rig()
     rig.advance(20)
-    revision, idle_until = worker.revision, due(rig, TimerKind.IDLE, "i-1")
-    since, last_busy = worker.state_since, worker.last_busy
+    revision, idle_until = worker.link.revision, due(rig, TimerKind.RECHECK, "i-1")
+    since, last_busy = worker.state_since, worker.load.last_busy
     rig.end(worker, "s-1")
-    assert (state(worker), worker.state_since, worker.last_busy) == ("idle", since, last_busy)
-    assert due(rig, TimerKind.IDLE, "i-1") == idle_until
-    assert worker.revision > revision
+    assert (state(worker), worker.state_since, worker.load.last_busy) == ("idle", since, last_busy)
+    assert due(rig, TimerKind.RECHECK, "i-1") == idle_until
+    assert worker.link.revision > revision
     (told,) = rig.asked(AttemptEnd)
     assert (told.attempt_id, rig.asked(AttemptDismissed)) == ("s-1", [])
 
 
 def test_the_end_of_a_resident_leaves_a_running_worker_running() -> None:
     rig, worker = busy_rig()
-    last_busy = worker.last_busy
+    last_busy = worker.load.last_busy
     rig.advance(20)
     rig.end(worker, "s-1")
-    assert (state(worker), worker.last_busy) == ("running", last_busy)
+    assert (state(worker), worker.load.last_busy) == ("running", last_busy)
 
 
 def test_a_list_from_before_the_end_of_a_resident_makes_no_stray_of_it() -> None:
@@ -167,8 +181,8 @@ def test_a_worker_is_idle_when_only_residents_are_left() -> None:
     rig, worker = busy_rig()
     rig.advance(20)
     rig.end(worker, "b-1")
-    assert (state(worker), worker.state_since, worker.last_busy) == ("idle", rig.now, rig.now)
-    assert due(rig, TimerKind.IDLE, "i-1") == rig.now + IDLE_TIMEOUT_S
+    assert (state(worker), worker.state_since, worker.load.last_busy) == ("idle", rig.now, rig.now)
+    assert due(rig, TimerKind.RECHECK, "i-1") == rig.now + IDLE_TIMEOUT_S
 
 
 # ---- shut down in spite of residents ------------------------------------------------------------
@@ -180,7 +194,7 @@ def test_a_resident_keeps_no_idle_worker() -> None:
     assert state(worker) == "idle"
     rig.advance(1)
     assert state(worker) == "shutdown"
-    assert worker.end_reason == "idle for idle_timeout and not wanted"
+    assert worker.shutdown.reason == "idle for idle_timeout and not wanted"
 
 
 def test_residents_that_come_and_go_keep_no_idle_worker() -> None:
@@ -246,7 +260,7 @@ def test_a_resident_that_survives_kill_drains_its_worker_for_which_nobody_waits(
     rig, worker = busy_rig()
     attempts.kill(rig.core, "s-1", rig.now)
     rig.advance(120 + 3 * 5)
-    assert worker.verdict == "attempt s-1 survives KILL"
+    assert worker.health.verdict == "attempt s-1 survives KILL"
     assert state(worker) == "running"
     rig.end(worker, "b-1")
     assert state(worker) == "shutdown"
@@ -258,7 +272,7 @@ def test_a_worker_that_complains_drains_in_spite_of_residents() -> None:
     rig.send(BrokenReported(worker_id="i-1", message="disk"))
     assert (state(worker), rig.signals()) == ("shutdown", [("s-1", "TERM")])
     rig.send(BrokenReported(worker_id="i-1", message="disk and memory"))
-    assert (state(worker), worker.session_up) == ("shutdown", True)
+    assert (state(worker), worker.link.session_up) == ("shutdown", True)
 
 
 def test_held_and_broken_is_a_leak_although_a_resident_runs_there() -> None:
@@ -289,7 +303,7 @@ def test_overload_is_no_matter_of_how_much_runs_beside_residents(
     )
     rig.send(refused)
     assert len(rig.asked(RunnerOverloaded)) == told
-    assert worker.overloaded_until == rig.now + 60
+    assert worker.health.overloaded_until == rig.now + 60
 
 
 # ---- after a crash ------------------------------------------------------------------------------
@@ -304,15 +318,15 @@ def test_what_an_earlier_process_started_is_found_as_it_was(
 ) -> None:
     rig = PoolRig(expected=(earlier("a-1", resident=resident),))
     worker = rig.boot("i-1", running=("a-1",))
-    assert (state(worker), worker.session_up) == (running, True)
-    assert worker.free == rig.type.allocatable.minus(ONE_CPU)
+    assert (state(worker), worker.link.session_up) == (running, True)
+    assert worker.load.free == rig.type.allocatable.minus(ONE_CPU)
     assert rig.core.attempts["a-1"].phase == Running()
 
 
 def test_an_earlier_resident_beside_batch_work_is_found_on_a_busy_worker() -> None:
     rig = PoolRig(expected=(earlier("b-1", resident=False), earlier("s-1", resident=True)))
     worker = rig.boot("i-1", running=("b-1", "s-1"))
-    assert (state(worker), worker.busy_with, worker.resident) == ("running", 1, {"s-1"})
+    assert (state(worker), worker.load.busy_with, worker.load.resident) == ("running", 1, {"s-1"})
 
 
 def test_a_new_process_goes_on_by_the_idle_rules_with_what_was_shutting_down() -> None:
@@ -327,10 +341,10 @@ def test_a_new_process_goes_on_by_the_idle_rules_with_what_was_shutting_down() -
 def test_a_stray_keeps_its_worker_busy_and_a_resident_beside_it_does_not() -> None:
     rig = PoolRig(expected=(earlier("s-1", resident=True),))
     worker = rig.boot("i-1", running=("s-1", "x-1"))
-    assert (state(worker), worker.busy_with) == ("running", 1)
+    assert (state(worker), worker.load.busy_with) == ("running", 1)
     assert rig.signals()[0] == ("x-1", "TERM")
     rig.exit(worker, "x-1")
-    assert (state(worker), worker.busy_with) == ("idle", 0)
+    assert (state(worker), worker.load.busy_with) == ("idle", 0)
 
 
 def test_a_found_worker_whose_boot_probe_fails_is_not_busy_with_residents() -> None:
@@ -338,15 +352,15 @@ def test_a_found_worker_whose_boot_probe_fails_is_not_busy_with_residents() -> N
     rig.silent.add(Probe)
     worker = rig.boot("i-1", running=("s-1",))
     rig.send(rig.probe_answer(rig.asked(Probe)[0], boot_error="no disk"))
-    assert (state(worker), worker.last_busy) == ("unknown", 0.0)
+    assert (state(worker), worker.load.last_busy) == ("unknown", 0.0)
 
 
 def test_what_is_resident_must_add_up() -> None:
     rig, worker = idle_rig()
-    worker.resident.clear()
+    worker.load.resident.clear()
     with pytest.raises(BugError, match="idle with attempts"):
         rig.settle()
-    worker.resident.add("s-1")
+    worker.load.resident.add("s-1")
     rig.core.attempts["s-1"].resident = False
     with pytest.raises(BugError, match="its residents do not add up"):
         rig.settle()

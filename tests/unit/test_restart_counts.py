@@ -35,7 +35,7 @@ def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> Rig:
     rig.unreachable.add("i-002")
     rig.silent.clear()
     rig.crash()
-    assert rig.engine.pool.workers["i-002"].remembered
+    assert rig.engine.pool.workers["i-002"].cloud.remembered
     assert rig.engine.pool.hoped_for() == []
     return rig
 
@@ -104,7 +104,7 @@ def test_one_that_was_shown_to_the_process_before_gets_no_work_until_it_is_shown
     rig.exit("c-1-1")
     rig.hidden.add("i-001")
     rig.crash()
-    assert rig.engine.pool.workers["i-001"].session_up
+    assert rig.engine.pool.workers["i-001"].link.session_up
     rig.submit(make_container(2))
     assert rig.started_on() == {"c-2": "i-002"}, "the first may be held, for all that is known"
 
@@ -141,7 +141,7 @@ def crashed_while_one_runs() -> Rig:
     rig.hidden.add("i-001")
     rig.unreachable.add("i-001")
     rig.crash()
-    assert rig.engine.pool.workers["i-001"].remembered
+    assert rig.engine.pool.workers["i-001"].cloud.remembered
     return rig
 
 
@@ -152,7 +152,7 @@ def test_what_runs_where_no_listing_shows_runs_until_the_listings_had_their_time
     assert rig.states() == {"c-1": "running", "c-2": "queued"}, "it counts as running"
     show(rig)
     rig.advance(15)
-    assert rig.engine.pool.workers["i-001"].attempts.keys() == {"c-1-1"}
+    assert rig.engine.pool.workers["i-001"].load.attempts.keys() == {"c-1-1"}
     assert last_commands(rig, StartAttempt) == []
     rig.exit("c-1-1")
     assert rig.states() == {"c-1": "succeeded", "c-2": "running"}
@@ -197,7 +197,7 @@ def test_what_answers_and_no_listing_shows_is_a_leak_and_can_be_killed() -> None
     rig = crashed_while_one_runs()
     rig.unreachable.clear()
     rig.advance(61)
-    assert rig.engine.pool.workers["i-001"].session_up
+    assert rig.engine.pool.workers["i-001"].link.session_up
     (leak,) = leak_report(rig.view, rig.now).leaks
     assert (leak.instance_id, leak.kind) == ("i-001", LeakKind.MISSING)
     rig.silent.add(DestroyInstance)

@@ -134,7 +134,7 @@ def test_a_log_that_a_crash_interrupted_is_noted_when_it_is_complete() -> None:
     rig.crash()
     rig.exit("c-1-1")
     assert rig.attempts["c-1-1"].log_complete
-    assert worker_of(rig).unreleased == set()
+    assert worker_of(rig).load.unreleased == set()
 
 
 def test_a_removed_type_stops_nothing_that_runs() -> None:

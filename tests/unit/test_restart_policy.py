@@ -126,7 +126,7 @@ def test_without_retries_it_fails_and_its_resources_are_freed_at_once() -> None:
     rig.exit("c-1-1", 3)
     assert rig.states() == {"c-1": "failed"}
     worker = rig.engine.pool.workers["i-001"]
-    assert worker.free == worker.type.allocatable
+    assert worker.load.free == worker.type.allocatable
     container = rig.containers["c-1"]
     assert container.reason is not None
     assert container.reason.message == "it exited with 3"

@@ -48,7 +48,7 @@ def test_a_held_worker_that_was_mended_works_again() -> None:
     rig.exit("c-1-1")
     complain(rig, "disk")
     complain(rig, "")
-    assert rig.worker("i-001").broken_at == 0.0
+    assert rig.worker("i-001").health.broken_at == 0.0
     rig.submit(make_container(2))
     rig.behave("i-001", IdleBehavior.RUN)
     assert rig.states()["c-2"] == "running"
@@ -73,7 +73,7 @@ def test_while_a_session_lives_its_heartbeats_say_what_is_broken() -> None:
     probes = rig.count(Probe)
     rig.advance(15)
     assert rig.count(Probe) == probes + 1, "the one that voids the secret"
-    assert rig.worker("i-001").broken == "disk", "a list may be older than a heartbeat"
+    assert rig.worker("i-001").health.broken == "disk", "a list may be older than a heartbeat"
 
 
 def test_our_own_verdict_stays_whatever_the_worker_says() -> None:
@@ -82,11 +82,11 @@ def test_our_own_verdict_stays_whatever_the_worker_says() -> None:
     rig.submit(make_container(2))
     for _ in range(3):
         refuse(rig)
-    verdict = rig.worker("i-001").broken
+    verdict = rig.worker("i-001").health.broken
     assert verdict == "3 starts in a row were refused: no"
     complain(rig, "disk")
     complain(rig, "")
-    assert rig.worker("i-001").broken == verdict
+    assert rig.worker("i-001").health.broken == verdict
     assert rig.count(StartAttempt) == 4, "no more work"
 
 
@@ -101,7 +101,7 @@ def test_term_every_signal_interval_until_term_timeout_then_kill_then_drain() ->
     assert signals(rig) == ["TERM"] * 4
     rig.advance(100)
     assert signals(rig)[:9] == ["TERM"] * 4 + ["KILL"] * 5, "it is never given up silently"
-    assert rig.worker("i-001").broken == "attempt c-1-1 survives KILL"
+    assert rig.worker("i-001").health.broken == "attempt c-1-1 survives KILL"
     assert rig.state("i-001") == "running", "another attempt runs there"
     rig.exit("c-2-1")
     assert rig.state("i-001") == "shutdown"
@@ -130,4 +130,4 @@ def test_a_session_that_flaps_does_not_use_up_the_kills() -> None:
         rig.advance(0.4)
         rig.lose_session("i-001")
     assert signals(rig) == sent
-    assert rig.worker("i-001").broken == ""
+    assert rig.worker("i-001").health.broken == ""

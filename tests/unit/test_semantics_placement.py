@@ -108,7 +108,7 @@ def test_capacity_shrinks_from_8_to_2_with_4_used_nothing_fits_and_nothing_wraps
     rig.types = {"t": make_type(2, name="t")}
     rig.crash()
     rig.advance(3)
-    assert rig.engine.pool.workers["i-001"].free.cpu_millis == -2000
+    assert rig.engine.pool.workers["i-001"].load.free.cpu_millis == -2000
     rig.submit(make_container(5, cpus=0), make_container(6))
     rig.advance(60)
     assert (rig.states()["c-5"], rig.states()["c-6"]) == ("queued", "queued")

@@ -76,7 +76,9 @@ def test_unknown_without_success_within_boot_timeout_since_it_appeared(
     assert rig.state(made) == "unknown"
     rig.advance(0.2)
     assert rig.state(made) == "shutdown"
-    assert rig.worker(made).end_reason == "no successful probe within boot_timeout: boot: not yet"
+    assert (
+        rig.worker(made).shutdown.reason == "no successful probe within boot_timeout: boot: not yet"
+    )
 
 
 def test_booting_without_success_within_boot_timeout_since_it_appeared() -> None:
@@ -139,7 +141,7 @@ def test_the_age_of_a_probe_counts_from_its_start() -> None:
     late = rig.last(Probe)
     rig.now += 20
     rig.probe_answer(late, began_at=began_at)
-    assert rig.worker(made).last_contact == began_at
+    assert rig.worker(made).link.last_contact == began_at
 
 
 def test_idle_for_idle_timeout_and_not_wanted() -> None:
@@ -186,7 +188,7 @@ def test_running_that_drains_goes_when_every_attempt_is_given_up_by_kill() -> No
     assert rig.state("i-001") == "running"
     rig.advance(0.1)
     assert rig.state("i-001") == "shutdown"
-    assert rig.worker("i-001").broken == "attempt c-1-1 survives KILL", "the first verdict"
+    assert rig.worker("i-001").health.broken == "attempt c-1-1 survives KILL", "the first verdict"
 
 
 def test_running_with_every_attempt_given_up_goes_at_once_when_its_hold_ends() -> None:
@@ -315,7 +317,7 @@ def test_any_absent_from_a_listing_that_began_after_it_was_last_seen_is_gone(
     del rig.cloud["i-001"]
     rig.silent.add(CreateInstance)
     worker = rig.worker("i-001")
-    worker.listed_at = rig.now
+    worker.cloud.listed_at = rig.now
     rig.list_now(rig.last(ListInstances).op_id)
     assert rig.state("i-001") != "gone", "that listing is no younger than the last sight"
     rig.now += 1

@@ -27,9 +27,9 @@ def test_what_runs_on_an_unknown_worker_is_found_though_its_boot_probe_fails() -
     assert rig.last(Probe).look_anyway
     rig.advance(30)
     worker = rig.worker("i-001")
-    assert (worker.state.value, worker.last_error) == ("unknown", "boot: not yet")
-    assert worker.session_up
-    assert worker.host_key == "ssh-ed25519 AAAA"
+    assert (worker.state.value, worker.health.last_error) == ("unknown", "boot: not yet")
+    assert worker.link.session_up
+    assert worker.link.host_key == "ssh-ed25519 AAAA"
     rig.submit(make_container(2))
     assert rig.states()["c-2"] == "locked", "it takes no work before it has booted"
     rig.cancel("c-1")
@@ -39,7 +39,7 @@ def test_what_runs_on_an_unknown_worker_is_found_though_its_boot_probe_fails() -
     del rig.boot_errors["i-001"]
     rig.advance(11)
     assert rig.states()["c-2"] == "running"
-    assert rig.worker("i-001").last_error == ""
+    assert rig.worker("i-001").health.last_error == ""
 
 
 def test_what_is_missing_on_an_unknown_worker_is_concluded_and_its_strays_are_ended() -> None:
@@ -70,7 +70,7 @@ def test_a_booting_worker_is_not_looked_at_before_it_has_booted() -> None:
     rig.submit(make_container(1))
     worker = rig.worker("i-001")
     assert not rig.last(Probe).look_anyway
-    assert (worker.state.value, worker.session_up) == ("booting", False)
+    assert (worker.state.value, worker.link.session_up) == ("booting", False)
 
 
 def test_an_instance_that_ran_something_is_not_stillborn_for_a_boot_probe_that_fails() -> None:
@@ -272,11 +272,11 @@ def test_a_token_that_a_later_listing_shows_is_taken() -> None:
     token = rig.last(CreateInstance).launch.token
     made = rig.boot("t1")
     rig.advance(2)
-    assert (rig.worker(made).token, rig.worker(made).secret) == ("", "")
+    assert (rig.worker(made).token, rig.worker(made).link.secret) == ("", "")
     seen = rig.cloud[made]
     rig.cloud[made] = replace(seen, tags=(*seen.tags, (TOKEN_TAG, token)))
     rig.advance(2)
-    assert (rig.worker(made).token, rig.worker(made).secret) == (token, "secret")
+    assert (rig.worker(made).token, rig.worker(made).link.secret) == (token, "secret")
 
 
 # ---- probes, sessions, quota ---------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_one_probe_at_a_time_and_one_whose_worker_changed_is_no_word_on_what_is_
     assert [c.op_id for c in last_commands(rig, Probe)].count(probe.op_id) == 1
     old = dict(rig.on_instance["i-001"])
     rig.on_instance["i-001"] = {}
-    rig.worker("i-001").revision += 1
+    rig.worker("i-001").link.revision += 1
     rig.engine.pool.attempts["c-1-1"].settled_op = rig.engine.pool.next_op()
     rig.probe_now(probe)
     assert rig.outcome("c-1-1") == ""

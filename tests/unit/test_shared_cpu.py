@@ -46,18 +46,18 @@ def hold(core: PoolCore, worker: Worker, one: PoolAttempt) -> None:
 
 def test_the_first_takes_a_cpu_and_the_last_gives_it_back() -> None:
     core, worker = core_with_worker(make_type(4))
-    cpus = [worker.free.cpu_millis]
+    cpus = [worker.load.free.cpu_millis]
     for number in (1, 2, 3):
         hold(core, worker, attempt(number))
-        cpus.append(worker.free.cpu_millis)
+        cpus.append(worker.load.free.cpu_millis)
     assert cpus == [4000, 3000, 3000, 3000]
-    assert worker.sharers == 3
+    assert worker.load.sharers == 3
     # The first to come is not the one that holds the cpu.
     for number, left in ((1, 3000), (3, 3000), (2, 4000)):
         core.free_resources(worker, f"c-{number}-1")
-        assert worker.free.cpu_millis == left
-    assert worker.free == worker.type.allocatable
-    assert worker.sharers == 0
+        assert worker.load.free.cpu_millis == left
+    assert worker.load.free == worker.type.allocatable
+    assert worker.load.sharers == 0
 
 
 def test_holding_twice_and_giving_back_twice_are_once() -> None:
@@ -65,17 +65,17 @@ def test_holding_twice_and_giving_back_twice_are_once() -> None:
     first = attempt(1)
     hold(core, worker, first)
     core.hold_resources(worker, first)
-    assert (worker.sharers, worker.free.cpu_millis) == (1, 3000)
+    assert (worker.load.sharers, worker.load.free.cpu_millis) == (1, 3000)
     core.free_resources(worker, first.id)
     core.free_resources(worker, first.id)
-    assert (worker.sharers, worker.free) == (0, worker.type.allocatable)
+    assert (worker.load.sharers, worker.load.free) == (0, worker.type.allocatable)
 
 
 def test_a_stray_takes_no_cpu() -> None:
     core, worker = core_with_worker(make_type(1))
     hold(core, worker, attempt(1, cpu_millis=1000))
     hold(core, worker, attempt(2, stray=True))
-    assert (worker.sharers, worker.free.cpu_millis) == (0, 0)
+    assert (worker.load.sharers, worker.load.free.cpu_millis) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -84,21 +84,21 @@ def test_what_is_free_adds_up_in_any_order(seed: int) -> None:
     core, worker = core_with_worker(make_type(8))
     for number in range(200):
         one = attempt(number % 12, cpu_millis=dice.choice((0, 0, 500)))
-        if one.id in worker.attempts:
+        if one.id in worker.load.attempts:
             core.free_resources(worker, one.id)
             core.forget_attempt(one.id)
         else:
             hold(core, worker, one)
-        sharing = [r for r in worker.attempts.values() if not r.cpu_millis]
-        named = sum(r.cpu_millis for r in worker.attempts.values())
-        assert worker.free.cpu_millis == 8000 - named - (1000 if sharing else 0)
-        assert worker.sharers == len(sharing)
+        sharing = [r for r in worker.load.attempts.values() if not r.cpu_millis]
+        named = sum(r.cpu_millis for r in worker.load.attempts.values())
+        assert worker.load.free.cpu_millis == 8000 - named - (1000 if sharing else 0)
+        assert worker.load.sharers == len(sharing)
 
 
 def test_a_shared_cpu_that_is_not_counted_is_found() -> None:
     core, worker = core_with_worker(make_type(4))
-    worker.attempts["c-1-1"] = Resources()
-    worker.sharing.add("c-1-1")
+    worker.load.attempts["c-1-1"] = Resources()
+    worker.load.sharing.add("c-1-1")
     with pytest.raises(BugError, match="do not add up"):
         check(core)
 
@@ -112,11 +112,11 @@ def test_containers_of_no_cpus_do_not_block_a_whole_instance() -> None:
     rig.advance(30)
     assert sorted(rig.started_on()) == [f"c-{number}" for number in range(1, 7)]
     (worker,) = rig.engine.pool.workers.values()
-    assert worker.free.cpu_millis == 0, "one cpu is shared, three are taken"
+    assert worker.load.free.cpu_millis == 0, "one cpu is shared, three are taken"
     rig.crash()
     rig.advance(30)
     (worker,) = rig.engine.pool.workers.values()
-    assert (worker.sharers, worker.free.cpu_millis) == (3, 0)
+    assert (worker.load.sharers, worker.load.free.cpu_millis) == (3, 0)
     for number in (1, 2):
         rig.exit(f"c-{number}-1")
     rig.advance(5)
@@ -132,4 +132,4 @@ def test_a_type_that_is_known_late_counts_the_shared_cpu_once() -> None:
     for number in (1, 2):
         hold(core, worker, attempt(number))
     core.learn_type(worker, make_type(2))
-    assert worker.free == Resources(cpu_millis=1000, memory_bytes=2 * GIB * 11 // 10 - 20)
+    assert worker.load.free == Resources(cpu_millis=1000, memory_bytes=2 * GIB * 11 // 10 - 20)

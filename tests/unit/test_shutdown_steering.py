@@ -35,10 +35,10 @@ def rig() -> Rig:
 @pytest.mark.parametrize("behavior", [IdleBehavior.HOLD, IdleBehavior.DRAIN])
 def test_it_is_neither_journalled_nor_tagged(rig: Rig, behavior: IdleBehavior) -> None:
     worker = rig.engine.pool.workers["i-001"]
-    revision, record = worker.revision, rig.instances["i-001"]
+    revision, record = worker.link.revision, rig.instances["i-001"]
     rig.sent.clear()
     rig.send(BehaviorRequested(worker_id="i-001", behavior=behavior))
-    assert (worker.behavior, worker.revision) == (IdleBehavior.RUN, revision)
+    assert (worker.behavior, worker.link.revision) == (IdleBehavior.RUN, revision)
     assert rig.instances["i-001"] == record
     assert rig.engine.pool.asked_behaviors == {}
     assert [*last_commands(rig, SetTags), *last_commands(rig, SetLease)] == []

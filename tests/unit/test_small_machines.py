@@ -191,11 +191,11 @@ def test_who_is_coming_is_expected_to_be_as_small_as_the_others() -> None:
     coming = rig.boot("big")
     rig.unreachable.add(coming)
     rig.advance(70)
-    assert rig.engine.pool.workers[coming].free.cpu_millis == 2000
+    assert rig.engine.pool.workers[coming].load.free.cpu_millis == 2000
     rig.machines = {coming: MachineSize(cpus=512, memory_bytes=600 * GIB)}
     rig.unreachable.discard(coming)
     rig.advance(20)
-    assert rig.engine.pool.workers[coming].free == SOLD.allocatable
+    assert rig.engine.pool.workers[coming].load.free == SOLD.allocatable
 
 
 def test_a_machine_that_was_made_larger_is_used_as_it_is_then() -> None:

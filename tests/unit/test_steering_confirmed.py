@@ -156,7 +156,7 @@ async def test_nothing_is_taken_in_that_would_wait_behind_a_store_that_hangs(
     await asyncio.wait([asking], timeout=0.1)
     with pytest.raises(Unavailable, match="takes too long; this was not accepted"):
         await services.instances.kill("i-001", "too old")
-    assert rig.engine.pool.workers["i-001"].killed is None
+    assert rig.engine.pool.workers["i-001"].shutdown.killed is None
     for each in hanging.writes:
         each.set_result(None)
     assert (await asking).idle_behavior == "hold"

@@ -103,7 +103,7 @@ async def test_instances_are_not_steered_while_the_store_is_away(
     url: str, rig: Rig, store: Store, tmp_path: Path, capsys: Capture
 ) -> None:
     worker = rig.engine.pool.workers["i-001"]
-    revision = worker.revision
+    revision = worker.link.revision
     async with away(store, tmp_path):
         for method, path, body in STEERING:
             status, said = await answer(url, method, f"/v1/instances/i-001/{path}", json=body)
@@ -112,7 +112,7 @@ async def test_instances_are_not_steered_while_the_store_is_away(
         assert await run("instance", "hold", "i-001") == 1
         assert capsys.readouterr() == ("", f"longshore: {LOCKED}. Try again later\n")
         assert (worker.behavior.value, worker.state.value) == ("run", "running")
-        assert worker.revision == revision
+        assert worker.link.revision == revision
     for method, path, body in STEERING:
         status, _ = await answer(url, method, f"/v1/instances/i-001/{path}", json=body)
         assert status < 300, "it is taken as soon as the store is there again"

@@ -82,7 +82,7 @@ def test_who_was_told_to_end_meanwhile_has_all_of_its_grace_afterwards(
     assert set(signals(rig)) == {"TERM"}
     rig.advance(1)
     assert signals(rig)[-1] == "KILL"
-    assert rig.engine.pool.workers["i-001"].broken == ""
+    assert rig.engine.pool.workers["i-001"].health.broken == ""
 
 
 def test_who_had_its_grace_gets_kill_at_once_and_is_not_judged_before_enough_of_them() -> None:
@@ -95,9 +95,9 @@ def test_who_had_its_grace_gets_kill_at_once_and_is_not_judged_before_enough_of_
     move_on(rig)
     assert signals(rig)[before:] == ["KILL"]
     rig.advance(14)
-    assert rig.engine.pool.workers["i-001"].broken == ""
+    assert rig.engine.pool.workers["i-001"].health.broken == ""
     rig.advance(1)
-    assert rig.engine.pool.workers["i-001"].broken == "attempt c-1-1 survives KILL"
+    assert rig.engine.pool.workers["i-001"].health.broken == "attempt c-1-1 survives KILL"
 
 
 def test_kills_that_were_not_sent_do_not_count() -> None:
@@ -110,7 +110,7 @@ def test_kills_that_were_not_sent_do_not_count() -> None:
     move_on(rig)
     rig.advance(14)
     assert signals(rig)[before:] == ["KILL", "KILL", "KILL"]
-    assert rig.engine.pool.workers["i-001"].broken == ""
+    assert rig.engine.pool.workers["i-001"].health.broken == ""
 
 
 def test_residents_of_what_is_shut_down_meanwhile_have_their_time_afterwards() -> None:

@@ -261,9 +261,9 @@ def test_what_an_image_brings_along_does_not_prove_that_an_instance_is_of_use(st
     rig.probe_now(last_commands(rig, Probe)[-1])
     worker = rig.engine.pool.workers["i-001"]
     assert len(rig.engine.pool.attempts_on("i-001")) > 200
-    assert not worker.proven
+    assert not worker.health.proven
 
 
 def test_what_an_earlier_process_has_started_proves_that_its_instance_is_of_use() -> None:
     rig = started_anew(report(1, OURS))
-    assert rig.engine.pool.workers["i-old"].proven
+    assert rig.engine.pool.workers["i-old"].health.proven

@@ -97,6 +97,7 @@ DECIDING = (
     "longshore.pool.create_backoff",
     "longshore.pool.delays",
     "longshore.pool.shutdown",
+    "longshore.pool.shutdown_decision",
     "longshore.dispatcher.domain",
     "longshore.dispatcher.state",
     "longshore.dispatcher.scheduler",

@@ -37,6 +37,7 @@ ROWS = [
     (IDLE, Trigger.DRAINED, SHUTDOWN),
     (RUNNING, Trigger.DRAINED, SHUTDOWN),
     (UNKNOWN, Trigger.DRAINED, SHUTDOWN),
+    (UNKNOWN, Trigger.LISTED_AGAIN, SHUTDOWN),
 ]
 
 

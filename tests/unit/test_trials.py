@@ -112,7 +112,7 @@ def test_a_trial_that_passes_lets_it_work_on_and_the_users_are_believed_no_more(
     assert rig.worker_states() == {HOLE: "running"}, "c-16 runs there"
     assert not last_commands(rig, DestroyInstance)
     rig.advance(ACQUITTED_S + 1)
-    assert rig.engine.pool.workers[HOLE].swallowed == {}
+    assert rig.engine.pool.workers[HOLE].health.swallowed == {}
 
 
 def test_nothing_starts_there_while_its_engine_is_tried() -> None:
@@ -176,7 +176,7 @@ def test_one_whose_fault_it_may_be_puts_the_engine_on_trial_once_in_a_while() ->
     lose_at_the_hole(rig, ACQUITTED_S)
     assert len(where(rig, "c-11")) > 10
     assert [probe.trial for probe in last_commands(rig, Probe)].count(True) == 1
-    assert rig.engine.pool.workers[HOLE].swallowed == {}
+    assert rig.engine.pool.workers[HOLE].health.swallowed == {}
 
 
 def test_who_ran_ends_the_count_of_its_kind() -> None:
@@ -184,15 +184,15 @@ def test_who_ran_ends_the_count_of_its_kind() -> None:
     worker = rig.engine.pool.workers[HOLE]
     rig.submit(make_container(11, image="busybox"))
     rig.exit("c-11-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
-    assert list(worker.swallowed) == ["c-11"]
+    assert list(worker.health.swallowed) == ["c-11"]
     rig.advance(2)
     rig.exit("c-11-2", 0)
-    assert worker.swallowed == {}
+    assert worker.health.swallowed == {}
     rig.submit(make_container(12, image="busybox"))
     rig.exit("c-12-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
     rig.submit(make_container(13))
     rig.exit("c-13-1", 0)
-    assert list(worker.swallowed) == ["c-12"], "that a process runs says nothing of images"
+    assert list(worker.health.swallowed) == ["c-12"], "that a process runs says nothing of images"
 
 
 def test_what_was_told_to_end_counts_for_nothing() -> None:
@@ -201,7 +201,7 @@ def test_what_was_told_to_end_counts_for_nothing() -> None:
         rig.submit(make_container(number, image="busybox"))
         rig.cancel(f"c-{number}")
         rig.exit(f"c-{number}-1", 125, ExitKind.LOST, Fault.INSTANCE)
-    assert rig.engine.pool.workers[HOLE].swallowed == {}
+    assert rig.engine.pool.workers[HOLE].health.swallowed == {}
     assert not any(each.trial for each in last_commands(rig, Probe))
     assert last_commands(rig, StartAttempt)
 

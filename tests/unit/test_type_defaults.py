@@ -147,13 +147,13 @@ def test_after_a_restart_an_attempt_holds_what_it_was_given() -> None:
     rig.crash()
     rig.advance(30)
     (worker,) = rig.engine.pool.workers.values()
-    assert worker.free.cpu_millis == 2000
+    assert worker.load.free.cpu_millis == 2000
     # Whatever the configuration says by then.
     rig.types = {"generous": replace(GENEROUS, defaults=(("cpus", 3000),))}
     rig.crash()
     rig.advance(30)
     (worker,) = rig.engine.pool.workers.values()
-    assert worker.free.cpu_millis == 2000
+    assert worker.load.free.cpu_millis == 2000
 
 
 def test_an_attempt_of_an_older_store_holds_what_its_container_asks_for() -> None:
@@ -162,7 +162,7 @@ def test_an_attempt_of_an_older_store_holds_what_its_container_asks_for() -> Non
     rig.crash()
     rig.advance(30)
     (worker,) = rig.engine.pool.workers.values()
-    assert worker.free.cpu_millis == 3000
+    assert worker.load.free.cpu_millis == 3000
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_type_tag_that_a_later_listing_shows_is_taken() -> None:
     retag(rig, "i-001", type=None, token=None)
     rig.crash()
     worker = rig.worker("i-001")
-    assert (worker.type.name, list(worker.attempts)) == (" (not configured)", ["c-1-1"])
+    assert (worker.type.name, list(worker.load.attempts)) == (" (not configured)", ["c-1-1"])
     assert rig.count(SetTags) == 0, "what listings do not show yet is not overwritten"
     rig.submit(make_container(2))
     retag(rig, "i-001", type="t4")
@@ -76,7 +76,7 @@ def test_a_type_tag_that_a_later_listing_shows_is_taken() -> None:
     assert worker.type == make_type(4)
     assert rig.started_on()["c-2"] == "i-001"
     used = make_container(1).spec.resources.plus(make_container(2).spec.resources)
-    assert worker.free == worker.type.allocatable.minus(used)
+    assert worker.load.free == worker.type.allocatable.minus(used)
     assert price_on_record(rig, "i-001") == bought
 
 

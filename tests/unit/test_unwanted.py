@@ -253,7 +253,7 @@ def test_one_that_no_listing_shows_after_a_restart_stands_for_nobody_either() ->
     rig.hidden.add("i-001")
     rig.crash()
     silence(rig, "i-001")
-    assert rig.engine.pool.workers["i-001"].remembered
+    assert rig.engine.pool.workers["i-001"].cloud.remembered
     rig.submit(make_container(6, cpus=8, priority=900))
     rig.advance(1)
     assert destroyed(rig) == ["i-002"]

@@ -250,13 +250,13 @@ class ElasticApplier:
         base = self._rooms.bases.get(worker.id)
         if base is None or base.room.kind is not SlotKind.READY:
             return False
-        free = worker.free.minus(self._rooms.kept_by_others(worker.id))
-        fits = charge(wanted, sharers=worker.sharers).fits_in(free)
+        free = worker.load.free.minus(self._rooms.kept_by_others(worker.id))
+        fits = charge(wanted, sharers=worker.load.sharers).fits_in(free)
         return fits and not self._rules.is_full(slot_of(worker).count)
 
     def _address_of(self, instance_id: str) -> str:
         worker = self._pool.workers.get(instance_id)
-        return "" if worker is None else worker.address
+        return "" if worker is None else worker.cloud.address
 
 
 def need_on(type_: InstanceType, component: Component) -> Resources:

@@ -118,7 +118,7 @@ class CapacityView:
 
     def _leaving_on(self, worker: Worker) -> dict[str, str]:
         """Return the attempts of an instance that are told to end, by their containers."""
-        going = (each for each in sorted(worker.attempts) if self._is_going(each))
+        going = (each for each in sorted(worker.load.attempts) if self._is_going(each))
         return {self._table.open_attempts[attempt_id]: attempt_id for attempt_id in going}
 
     def _of_worker(self, worker: Worker, leaving: Iterable[str], now: float) -> NodeCapacity | None:
@@ -133,9 +133,9 @@ class CapacityView:
             self._leave_to_claims(slot, worker.token)
         before = slot.free
         for attempt_id in leaving:
-            slot.release(worker.attempts[attempt_id])
+            slot.release(worker.load.attempts[attempt_id])
         # What is going beside them is not ours to count on: nor is the cpu that they share.
-        killed = (id_ for id_ in worker.sharing if self._is_killed(id_))
+        killed = (id_ for id_ in worker.load.sharing if self._is_killed(id_))
         slot.sharers -= sum(not self._is_going(id_) for id_ in killed)
         going = slot.free.minus(before)
         return NodeCapacity(room=room_of(slot), going=going)

@@ -129,18 +129,20 @@ class SpareCpus:
             worker = self._pool.workers.get(worker_id)
             if worker is None:
                 self._given.pop(worker_id, None)
-            elif worker.session_up:
+            elif worker.link.session_up:
                 self._share(worker)
 
     def _share(self, worker: Worker) -> None:
-        sharers = [s for id_ in worker.attempts if (s := self._sharer(worker, id_)) is not None]
+        sharers = [
+            s for id_ in worker.load.attempts if (s := self._sharer(worker, id_)) is not None
+        ]
         given = self._given.get(worker.id)
-        if given is None or given.attached_at != worker.attached_at:
-            given = _Given(attached_at=worker.attached_at)
+        if given is None or given.attached_at != worker.link.attached_at:
+            given = _Given(attached_at=worker.link.attached_at)
         if not sharers:
             self._given.pop(worker.id, None)
             return
-        spare = unreserved_millis(as_found(worker).allocatable, worker.attempts.values())
+        spare = unreserved_millis(as_found(worker).allocatable, worker.load.attempts.values())
         wanted = cpu_limits(spare, sharers)
         for change in changes(given.limits, wanted):
             self._pool.limit_cpus(worker.id, change.attempt_id, change.cpu_millis)
@@ -155,6 +157,6 @@ class SpareCpus:
             return None
         job_id = self._table.containers[container_id].job_id
         is_elastic = self._table.jobs.type_of(job_id) is JobType.ELASTIC
-        if not is_elastic or worker.attempts[attempt_id].gpus:
+        if not is_elastic or worker.load.attempts[attempt_id].gpus:
             return None
-        return CpuShare(attempt_id=attempt_id, given=worker.attempts[attempt_id])
+        return CpuShare(attempt_id=attempt_id, given=worker.load.attempts[attempt_id])

@@ -64,7 +64,7 @@ def running_attempts_on(
 ) -> tuple[RunningAttempt, ...]:
     """Return the attempts of containers on a worker, for one who asks for room there; no strays."""
     found = []
-    for attempt_id, resources in sorted(worker.attempts.items()):
+    for attempt_id, resources in sorted(worker.load.attempts.items()):
         container_id = table.open_attempts.get(attempt_id)
         if container_id is None:
             continue
@@ -144,7 +144,7 @@ class Evictions:
             return False
         need = waits_in.need(worker.type)
         sharers = self._pool.staying_sharers(worker)
-        return not charge(need, sharers=sharers).fits_in(worker.free)
+        return not charge(need, sharers=sharers).fits_in(worker.load.free)
 
     def evict(
         self, decided: Plan, slots: Mapping[str, Slot], budget: Budget | None, now: float

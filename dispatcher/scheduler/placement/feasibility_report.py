@@ -218,12 +218,18 @@ def node_summary(
             ids[cause].append(worker.id)
             continue
         promised = kept.get(worker.id, _NOTHING)
-        shape = (name, worker.free, promised, worker.sharers, worker.busy_with >= most)
+        shape = (
+            name,
+            worker.load.free,
+            promised,
+            worker.load.sharers,
+            worker.load.busy_with >= most,
+        )
         alike.setdefault(shape, ([], worker))[0].append(worker.id)
     for (_, _, promised, _, _), (found, worker) in alike.items():
-        short = _shortages(worker, key, rules, worker.free)
+        short = _shortages(worker, key, rules, worker.load.free)
         exhausted.update(dict.fromkeys(short, len(found)))
-        kept_of = [] if short else _shortages(worker, key, rules, worker.free.minus(promised))
+        kept_of = [] if short else _shortages(worker, key, rules, worker.load.free.minus(promised))
         details += [amounts_told(promised, kept_of)] if kept_of else []
         ids["exhausted" if short else "kept" if kept_of else "fits"] += found
     fates = tuple(
@@ -282,30 +288,32 @@ _UP = (WorkerState.IDLE, WorkerState.RUNNING)
 def _condition(worker: Worker, *, offline: bool, now: float) -> str:
     """Return what keeps a worker from taking anything, "" for nothing."""
     is_up = worker.state in _UP and worker.behavior is IdleBehavior.RUN and not offline
-    is_sound = not worker.broken and not worker.interruption and not worker.unseen
+    is_sound = (
+        not worker.health.broken and not worker.health.interruption and not worker.cloud.unseen
+    )
     if is_up and is_sound and worker.takes_more(now):
         return ""
     facts = (
         ("shutdown", worker.state is WorkerState.SHUTDOWN),
         ("held", worker.behavior is IdleBehavior.HOLD),
         ("draining", worker.behavior is IdleBehavior.DRAIN),
-        ("interrupted", bool(worker.interruption)),
-        ("broken", bool(worker.broken)),
-        ("missing", worker.unseen),
+        ("interrupted", bool(worker.health.interruption)),
+        ("broken", bool(worker.health.broken)),
+        ("missing", worker.cloud.unseen),
         ("booting", worker.state in (WorkerState.UNKNOWN, WorkerState.BOOTING)),
         ("offline", offline),
-        ("overloaded", now < worker.overloaded_until),
-        ("on_trial", worker.on_trial),
-        ("backlogged", worker.backlogged),
-        ("strays", bool(worker.unaccounted)),
+        ("overloaded", now < worker.health.overloaded_until),
+        ("on_trial", worker.health.on_trial),
+        ("backlogged", worker.load.backlogged),
+        ("strays", bool(worker.load.unaccounted)),
     )
     return next((cause for cause, is_so in facts if is_so), "")
 
 
 def _shortages(worker: Worker, key: ClassKey, rules: PackingPolicy, free: Resources) -> list[str]:
     """Return in which dimensions a worker lacks room of which so much is free, [] for none."""
-    wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.sharers)
+    wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.load.sharers)
     short = wanted.shortages(free)
-    if rules.is_full(worker.busy_with):
+    if rules.is_full(worker.load.busy_with):
         short.append("containers")
     return short

@@ -211,15 +211,17 @@ class FleetSync:
 
 def slot_of(worker: Worker) -> Slot:
     """Return a worker as the planner sees it."""
-    booted_s = worker.state_since - worker.boots_since
+    booted_s = worker.state_since - worker.link.boots_since
     return Slot(
         kind=SlotKind.READY if probing.is_ready(worker) else SlotKind.COMING,
         id=worker.id,
         type=worker.type,
-        free=worker.free,
-        count=len(worker.attempts) - len(worker.resident),
-        last_busy=worker.last_busy,
-        idle=worker.state is WorkerState.IDLE and not worker.unreleased and not worker.remembered,
-        sharers=worker.sharers,
-        spared_until=0.0 if worker.last_busy else worker.state_since + booted_s,
+        free=worker.load.free,
+        count=len(worker.load.attempts) - len(worker.load.resident),
+        last_busy=worker.load.last_busy,
+        idle=worker.state is WorkerState.IDLE
+        and not worker.load.unreleased
+        and not worker.cloud.remembered,
+        sharers=worker.load.sharers,
+        spared_until=0.0 if worker.load.last_busy else worker.state_since + booted_s,
     )

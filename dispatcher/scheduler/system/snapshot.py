@@ -88,24 +88,24 @@ def host_of(
     return Host(
         id=worker.id,
         type=as_found(worker),
-        free=worker.free,
+        free=worker.load.free,
         leaving=_leaving(worker, table),
-        sharers=worker.sharers,
+        sharers=worker.load.sharers,
         behavior=behavior,
         ready=_is_ready(worker, now) and not pool.has_strays(worker.id),
         going_away=worker.state is WorkerState.SHUTDOWN,
         joined_at=record.created_at if record is not None else worker.appeared_at,
-        has_batch_work=len(worker.attempts) > len(worker.resident),
+        has_batch_work=len(worker.load.attempts) > len(worker.load.resident),
     )
 
 
 def _is_ready(worker: Worker, now: float) -> bool:
-    return probing.is_ready(worker) and worker.takes_more(now) and not worker.broken
+    return probing.is_ready(worker) and worker.takes_more(now) and not worker.health.broken
 
 
 def _leaving(worker: Worker, table: ContainerPort) -> tuple[Resources, ...]:
     found = []
-    for attempt_id, resources in sorted(worker.attempts.items()):
+    for attempt_id, resources in sorted(worker.load.attempts.items()):
         container_id = table.open_attempts.get(attempt_id)
         if container_id is None:
             # A stray, of which nobody knows what it takes: it holds nothing.
