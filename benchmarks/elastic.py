@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
 from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.dispatcher.scheduler.elastic.model import ElasticJob
-from tests.elastic_rig import elastic, essential, make_job, turnarounds_s
+from tests.rigs.elastic import elastic, essential, make_job, turnarounds_s
 from tests.samples import make_type
 
 LOADS = (0.7, 0.9)

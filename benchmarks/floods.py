@@ -31,7 +31,7 @@ from longshore.pool.remote.link import WorkerLink
 from longshore.pool.remote.link_model import LinkSettings, ProbeStageError
 from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
 from tests.hostile_server import KINDS
-from tests.link_rig import Recorder, genuine, link_settings, make_link, order, start
+from tests.rigs.link import Recorder, genuine, link_settings, make_link, order, start
 from tests.sshd_host import SshdHost, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent

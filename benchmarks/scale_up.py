@@ -35,7 +35,7 @@ from longshore.dispatcher.scheduler.scale_up.solve import Item, Option
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from tests.packing_cases import optimum, price, random_case, random_type, solve
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import GIB, make_container
 
 RUNS = 5

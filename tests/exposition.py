@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from longshore.dispatcher.explain.health import cloud_problems
 from longshore.dispatcher.metrics.exposition import Metrics
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import DISK
 
 Key = tuple[str, tuple[tuple[str, str], ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.explain.health import cloud_problems
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 
 
 def told(rig: Rig) -> list[str]:

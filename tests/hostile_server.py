@@ -32,7 +32,7 @@ from paramiko.common import (
     cMSG_USERAUTH_BANNER,
 )
 
-from tests.session_rig import HELLO
+from tests.rigs.session import HELLO
 
 BATCH_LINES = 500
 BROKEN = (OSError, EOFError, paramiko.SSHException)

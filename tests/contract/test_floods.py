@@ -19,8 +19,8 @@ from longshore.pool.remote.link_model import ProbeStageError
 from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key
 from longshore.pool.remote.ssh_transport import BoundedPacketizer
 from tests.hostile_server import KINDS, HostileServer
-from tests.link_rig import Recorder, genuine, link_settings, make_link
-from tests.session_rig import HELLO, Rig
+from tests.rigs.link import Recorder, genuine, link_settings, make_link
+from tests.rigs.session import HELLO, Rig
 from tests.sshd_host import wait_until
 
 PACED = ("data", "stderr", "replies", "logs")

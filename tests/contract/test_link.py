@@ -25,7 +25,7 @@ from longshore.pool.remote.link_model import (
     StartVerdict,
 )
 from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
-from tests.link_rig import (
+from tests.rigs.link import (
     Recorder,
     ScriptBundle,
     boot_of,

@@ -11,8 +11,8 @@ from longshore.pool.messages import CloseSession, Probe, ProbeFailed, ProbeSucce
 from longshore.pool.remote.link import WorkerLink
 from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageError
 from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
-from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
-from tests.performer_rig import performing
+from tests.rigs.link import Recorder, link_settings, make_link, order, start, unknown
+from tests.rigs.performer import performing
 from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real

@@ -15,7 +15,7 @@ from longshore.pool.remote.deploy import build_runner
 from longshore.pool.remote.link import WorkerLink
 from longshore.pool.remote.ssh_keys import load_or_create_private_key, public_key_text
 from longshore.pool.runner.spool import places
-from tests.link_rig import Recorder, link_settings, make_link, unknown
+from tests.rigs.link import Recorder, link_settings, make_link, unknown
 from tests.runner_harness import environments
 from tests.sshd_host import SshdHost, wait_until
 

@@ -20,7 +20,7 @@ from longshore.pool.runner import cgroups
 from longshore.pool.runner.spool import places
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
-from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
+from tests.rigs.link import Recorder, link_settings, make_link, order, start, unknown
 from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real

@@ -17,7 +17,7 @@ from longshore.pool.remote.link import WorkerLink
 from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageError, StartVerdict
 from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.conftest import RequireTool
-from tests.link_rig import Recorder, link_settings, make_link, order, start, unknown
+from tests.rigs.link import Recorder, link_settings, make_link, order, start, unknown
 from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real

@@ -19,7 +19,7 @@ from longshore.drivers.interface import HostKeyVerdict
 from longshore.pool.remote.deploy import deploy, run_runner
 from longshore.pool.remote.ssh import SshConnection
 from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
-from tests.link_rig import ScriptBundle
+from tests.rigs.link import ScriptBundle
 from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real

@@ -22,7 +22,7 @@ from longshore.pool.remote.link import WorkerLink
 from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageError
 from longshore.pool.remote.remote_shell import for_any_shell
 from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
-from tests.link_rig import Recorder, genuine, link_settings, make_link, unknown
+from tests.rigs.link import Recorder, genuine, link_settings, make_link, unknown
 from tests.sshd_host import SshdHost, wait_until
 
 pytestmark = pytest.mark.real

@@ -28,7 +28,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import InstanceType, Resources
-from tests.elastic_rig import RULES, applied, changes_something, counts, make_job, rooms_of
+from tests.rigs.elastic import RULES, applied, changes_something, counts, make_job, rooms_of
 from tests.samples import GIB, make_type
 
 MOST_PASSES = 12

@@ -18,8 +18,8 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
-from tests.elastic_jobs_rig import elastic, essential, submit
-from tests.engine_rig import Rig
+from tests.rigs.elastic_jobs import elastic, essential, submit
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 STEPS = 60

@@ -19,7 +19,7 @@ from longshore.pool.messages import (
     StartUnknown,
 )
 from longshore.pool.model import AttemptReport, ExitKind, IdleBehavior, InstanceSeen
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 SEEDS = 150

@@ -16,7 +16,7 @@ from longshore.dispatcher.state.queue import Order, SortedIndex
 from longshore.drivers.errors import CapacityError, CloudError, QuotaError
 from longshore.pool.messages import Probe, SessionLost
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 MOST = 4

@@ -31,7 +31,7 @@ from longshore.dispatcher.scheduler.system.model import (
 from longshore.dispatcher.scheduler.system.plan import plan
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.model import IdleBehavior
-from tests.per_instance_rig import FOO, SYSBATCH, WITH_FOO, World, make_job, make_spec, revised
+from tests.rigs.per_instance import FOO, SYSBATCH, WITH_FOO, World, make_job, make_spec, revised
 from tests.samples import make_type
 
 TYPES = (make_type(2), make_type(4), WITH_FOO)

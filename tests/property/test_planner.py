@@ -12,7 +12,7 @@ from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot, 
 from longshore.dispatcher.scheduler.placement.snapshot import Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import Resources
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n) for n in (1, 2, 3, 4, 8)]

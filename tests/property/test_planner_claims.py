@@ -28,7 +28,7 @@ from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject, s
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge
 from longshore.pool.holds import CreateBlockKind
-from tests.planner_rig import make_hindrance, make_limits
+from tests.rigs.planner import make_hindrance, make_limits
 from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n, price=price) for n, price in ((1, "0.1"), (2, "0.2"), (4, "0.3"))]

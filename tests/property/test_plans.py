@@ -32,9 +32,9 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import PoolSettings
-from tests.elastic_jobs_rig import elastic, elastic_job, essential
 from tests.job_samples import ended_nodes, make_job, make_task
-from tests.per_instance_jobs_rig import DaemonRig, daemon
+from tests.rigs.elastic_jobs import elastic, elastic_job, essential
+from tests.rigs.per_instance_jobs import DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.state_digest import digest_of
 

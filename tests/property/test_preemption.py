@@ -20,7 +20,7 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     victims,
 )
 from longshore.drivers.interface import Resources
-from tests.preemption_rig import amounts, occupied, tenant
+from tests.rigs.preemption import amounts, occupied, tenant
 
 SHARED_CPU = 1000
 

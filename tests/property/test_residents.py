@@ -17,7 +17,7 @@ from longshore.pool.messages import (
     StartUnknown,
 )
 from longshore.pool.model import IdleBehavior, PoolAttempt, Worker, WorkerState
-from tests.pool_rig import PoolRig
+from tests.rigs.pool import PoolRig
 
 NAMES = [
     *("place", "reside", "start", "refuse", "doubt", "exit", "log", "kill"),

@@ -14,7 +14,7 @@ from longshore.dispatcher.input.quantities import Price
 from longshore.dispatcher.state.spend_limits import share_of
 from longshore.pool.messages import CreateInstance, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 TYPES = [make_type(n, price=price) for n, price in ((1, "0.11"), (2, "0.2"), (4, "0.37"))]

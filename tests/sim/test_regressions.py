@@ -32,8 +32,8 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import AttemptExit, ExitKind, IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
-from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.per_instance_jobs import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 

@@ -22,8 +22,16 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import ExitKind, IdleBehavior, InstanceSeen, PoolSettings
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.elastic_jobs import (
+    attempt_of,
+    elastic,
+    essential,
+    rig_of,
+    running,
+    state_of,
+    submit,
+)
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_type
 
 

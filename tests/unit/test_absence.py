@@ -29,7 +29,7 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 SETTINGS = PoolSettings(gone_after_s=180, boot_timeout_s=600)

@@ -6,8 +6,8 @@ from longshore.drivers.errors import AmbiguousResult
 from longshore.pool.create_backoff import AmbiguousCreates
 from longshore.pool.holds import HoldCause
 from longshore.pool.messages import CreateFailed, CreateInstance
-from tests.engine_rig import Rig, last_commands
 from tests.health import told
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 from tests.sim.options import options_of
 from tests.sim.world import World

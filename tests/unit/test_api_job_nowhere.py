@@ -9,9 +9,9 @@ from longshore.dispatcher.domain.jobs import JobType, JobTypeSpec, PerInstanceTe
 from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.store.store import Store
 from tests.api_server import connected
-from tests.engine_rig import Rig
 from tests.job_samples import make_task
-from tests.services_rig import services_over
+from tests.rigs.engine import Rig
+from tests.rigs.services import services_over
 from tests.store_values import url_in
 
 SYSTEM = {"type": "system", "tasks": [{"command": ["true"]}]}

@@ -10,8 +10,8 @@ from longshore.pool.messages import AttemptExited, LogComplete
 from longshore.pool.model import MOST_UNRELEASED, AttemptExit, AttemptReport, ExitKind
 from longshore.pool.remote.wire import LineSplitter
 from longshore.pool.runner import wire
-from tests.engine_rig import Rig
-from tests.per_instance_jobs_rig import DaemonRig, daemon
+from tests.rigs.engine import Rig
+from tests.rigs.per_instance_jobs import DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 CODE_0 = AttemptExit(kind=ExitKind.EXITED, code=0, stdout_bytes=7)

@@ -15,10 +15,10 @@ from longshore.dispatcher.cli.commands.main import main
 from longshore.drivers.errors import CloudError
 from longshore.pool.messages import Listed, ListingFailed, ListInstances
 from tests.api_server import serving
-from tests.engine_rig import Rig, last_commands
 from tests.health import told
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.services import services_over, store_in
 from tests.samples import make_type
-from tests.services_rig import services_over, store_in
 
 Capture = pytest.CaptureFixture[str]
 UNLISTED = "the cloud's first complete listing is not in yet"

@@ -7,7 +7,7 @@ from longshore.dispatcher.domain.messages import InstanceKillRequested
 from longshore.pool.holds import HoldCause
 from longshore.pool.messages import Probe, ProbeSucceeded, StartAttempt, StartRefused
 from longshore.pool.model import AttemptReport, PoolSettings, ProbeReport
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

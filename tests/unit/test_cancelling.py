@@ -13,7 +13,7 @@ from longshore.dispatcher.cli.render.job_render import job_fields, job_row
 from longshore.dispatcher.explain.explanation import explain, wait_status
 from tests.answers import told
 from tests.api_server import connected
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container
 
 

@@ -16,10 +16,10 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import AttemptImage
-from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.workflow import rig
 from tests.samples import make_container
-from tests.workflow_rig import rig
 
 
 def sentence(made: Rig, container_id: str) -> str:

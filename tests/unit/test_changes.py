@@ -5,8 +5,8 @@ from __future__ import annotations
 from longshore.dispatcher.domain.messages import CancelRequested
 from longshore.pool.messages import AttemptExited
 from longshore.pool.model import AttemptExit, ExitKind
-from tests.elastic_jobs_rig import essential, rig_of, running, submit
-from tests.pool_rig import PoolRig
+from tests.rigs.elastic_jobs import essential, rig_of, running, submit
+from tests.rigs.pool import PoolRig
 from tests.samples import make_container
 
 

@@ -17,9 +17,9 @@ from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.render.job_render import job_fields, job_row
 from longshore.pool.tags import without_room
 from tests.api_server import serving
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
+from tests.rigs.services import services_over, store_in
 from tests.samples import make_container, make_type
-from tests.services_rig import services_over, store_in
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG
 from longshore.pool.leaks import LeakKind, find_leaks
 from longshore.pool.messages import CreateInstance, StartAttempt
 from longshore.pool.model import InstanceSeen
-from tests.engine_rig import CLUSTER, Rig, last_commands
 from tests.exposition import value
+from tests.rigs.engine import CLUSTER, Rig, last_commands
 from tests.samples import make_container
 
 SET_BACK_S = 7200.0

@@ -23,8 +23,8 @@ from longshore.pool.model import (
     Stopping,
 )
 from longshore.pool.pool_events import AttemptEnd, EndKind
-from tests.elastic_jobs_rig import attempt_of, essential, submit
-from tests.engine_rig import Rig
+from tests.rigs.elastic_jobs import attempt_of, essential, submit
+from tests.rigs.engine import Rig
 from tests.samples import lost_on, make_container, make_type
 
 EXIT = AttemptExit(kind=ExitKind.EXITED, code=0, started_at=5.0, finished_at=105.0)

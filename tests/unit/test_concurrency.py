@@ -18,8 +18,8 @@ from longshore.dispatcher.scheduler.placement.concurrency import Concurrency
 from longshore.dispatcher.state.restarts import may_try_again, restart_due
 from longshore.pool.messages import StartAttempt, StartRefused
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 CAUSE = "a commit of the store's took 6.0 s"

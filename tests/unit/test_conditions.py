@@ -12,8 +12,8 @@ from longshore.dispatcher.explain.instance_views import gone_view, instance_repo
 from longshore.drivers.interface import Power
 from longshore.pool.messages import Listed, ListInstances, Probe, SessionLost
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
-from tests.engine_rig import Rig, last_commands
 from tests.health import told
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 WHY = "Client.UserInitiatedShutdown: User initiated shutdown"

@@ -26,8 +26,8 @@ from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import DestroyInstance, Probe
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
-from tests.planner_rig import make_hindrance, make_limits, make_view
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.planner import make_hindrance, make_limits, make_view
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 

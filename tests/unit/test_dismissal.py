@@ -27,7 +27,7 @@ from longshore.pool.pool_events import (
     WorkerChanged,
 )
 from longshore.pool.timers import TimerKind
-from tests.pool_rig import ONE_CPU, PoolRig
+from tests.rigs.pool import ONE_CPU, PoolRig
 
 TERM_TIMEOUT_S = 120.0
 """As configured where nothing else is."""

@@ -14,7 +14,7 @@ from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
 from longshore.pool.messages import DestroyInstance, ListInstances, PoolEvent, SetTags
 from longshore.pool.remote.cloud_calls import CloudCalls, Launching
 from longshore.pool.remote.worker_reports import WorkerReports
-from tests.performer_rig import NoLogs
+from tests.rigs.performer import NoLogs
 
 
 @dataclass

@@ -19,7 +19,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.errors import QuotaError
 from longshore.pool.messages import CreateInstance, ListInstances
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.elastic_jobs_rig import (
+from tests.rigs.elastic_jobs import (
     attempt_of,
     elastic,
     elastic_job,
@@ -29,7 +29,7 @@ from tests.elastic_jobs_rig import (
     state_of,
     submit,
 )
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

@@ -15,7 +15,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import Resources
-from tests.elastic_rig import RULES, elastic, essential, make_job, rooms_of, running, view_of
+from tests.rigs.elastic import RULES, elastic, essential, make_job, rooms_of, running, view_of
 from tests.samples import make_type
 
 

@@ -8,7 +8,7 @@ from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.pool.messages import CreateInstance, StartAttempt, StartRefused
 from longshore.pool.model import ExitKind
-from tests.elastic_jobs_rig import (
+from tests.rigs.elastic_jobs import (
     attempt_of,
     elastic,
     environments,
@@ -18,7 +18,7 @@ from tests.elastic_jobs_rig import (
     state_of,
     submit,
 )
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container
 
 

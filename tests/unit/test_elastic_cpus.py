@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import SessionLost, StartAttempt, UpdateLimits
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, submit
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.elastic_jobs import attempt_of, elastic, essential, rig_of, submit
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import GIB, make_container
 
 

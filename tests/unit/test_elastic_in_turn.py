@@ -11,7 +11,7 @@ from longshore.dispatcher.scheduler.elastic.schedule import (
     NEXT_TURN_S,
     plan_elastic,
 )
-from tests.elastic_rig import essential, make_job, rooms_of, view_of
+from tests.rigs.elastic import essential, make_job, rooms_of, view_of
 from tests.samples import make_type
 
 NOW = 100.0

@@ -18,7 +18,7 @@ from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
 from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject
 from longshore.drivers.interface import Resources
-from tests.elastic_rig import elastic, essential, make_job, running, view_of
+from tests.rigs.elastic import elastic, essential, make_job, running, view_of
 from tests.samples import GIB, make_type
 
 NINE = Resources(cpu_millis=9000, memory_bytes=9 * GIB)

@@ -10,8 +10,11 @@ from longshore.dispatcher.domain.jobs import ElasticMode, JobTask
 from longshore.dispatcher.scheduler.elastic.model import MemberPlace
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.pool.messages import CreateInstance, StartAttempt
-from tests import elastic_rig
-from tests.elastic_jobs_rig import (
+from tests.job_samples import make_job as make_batch_job
+from tests.job_samples import make_task
+from tests.rigs import elastic as elastic_rig
+from tests.rigs.elastic import make_job, view_of
+from tests.rigs.elastic_jobs import (
     attempt_of,
     elastic,
     elastic_job,
@@ -20,10 +23,7 @@ from tests.elastic_jobs_rig import (
     running,
     submit,
 )
-from tests.elastic_rig import make_job, view_of
-from tests.engine_rig import Rig, last_commands
-from tests.job_samples import make_job as make_batch_job
-from tests.job_samples import make_task
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container
 
 

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
 from longshore.dispatcher.scheduler.elastic.model import ElasticJob
 from longshore.dispatcher.scheduler.elastic.order import in_order, size, waited_s
 from longshore.drivers.interface import Resources
-from tests.elastic_rig import elastic, essential, make_job
+from tests.rigs.elastic import elastic, essential, make_job
 from tests.samples import GIB
 
 MIB = 2**20

@@ -17,7 +17,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested, JobSubmitted
 from longshore.dispatcher.scheduler.elastic.apply import host_of, variable
 from longshore.pool.messages import CreateInstance, InterruptionNoticed, SessionLost, StartAttempt
 from longshore.pool.model import ExitKind, IdleBehavior, PoolSettings
-from tests.elastic_jobs_rig import (
+from tests.rigs.elastic_jobs import (
     attempt_of,
     elastic,
     elastic_job,
@@ -27,8 +27,8 @@ from tests.elastic_jobs_rig import (
     state_of,
     submit,
 )
-from tests.engine_rig import Rig, last_commands
-from tests.per_instance_jobs_rig import daemon
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.per_instance_jobs import daemon
 from tests.samples import GIB, make_container, make_type
 
 

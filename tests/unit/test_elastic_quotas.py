@@ -12,8 +12,8 @@ from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import PoolSettings
-from tests.elastic_jobs_rig import essential, running, submit
-from tests.engine_rig import Rig
+from tests.rigs.elastic_jobs import essential, running, submit
+from tests.rigs.engine import Rig
 from tests.samples import make_type
 
 HOUR_S = 3600.0

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from longshore.dispatcher.domain.messages import JobPriorityRequested
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
-from tests.engine_rig import Rig
+from tests.rigs.elastic_jobs import (
+    attempt_of,
+    elastic,
+    essential,
+    rig_of,
+    running,
+    state_of,
+    submit,
+)
+from tests.rigs.engine import Rig
 
 
 def set_job_priority(rig: Rig, priority: int) -> None:

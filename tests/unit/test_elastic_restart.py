@@ -8,8 +8,16 @@ from longshore.dispatcher.domain.jobs import ElasticMode
 from longshore.dispatcher.scheduler.elastic.lifecycle import RAN_WELL_S
 from longshore.pool.messages import ListInstances, StartAttempt
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind
-from tests.elastic_jobs_rig import attempt_of, elastic, essential, rig_of, running, state_of, submit
-from tests.engine_rig import last_commands
+from tests.rigs.elastic_jobs import (
+    attempt_of,
+    elastic,
+    essential,
+    rig_of,
+    running,
+    state_of,
+    submit,
+)
+from tests.rigs.engine import last_commands
 
 
 def test_a_job_that_runs_goes_on_after_a_restart_and_nothing_of_it_is_started_again() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
 from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, JobTypeSpec
-from tests.elastic_jobs_rig import (
+from tests.rigs.elastic_jobs import (
     attempt_of,
     elastic,
     elastic_job,
@@ -18,7 +18,7 @@ from tests.elastic_jobs_rig import (
     state_of,
     submit,
 )
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container
 
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.elastic import CPUS, INSTANCES, Figure, main, measure, workload
 from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
 from longshore.dispatcher.domain.jobs import ElasticMode
-from tests.elastic_rig import World, elastic, essential, make_job
+from tests.rigs.elastic import World, elastic, essential, make_job
 from tests.samples import make_type
 
 

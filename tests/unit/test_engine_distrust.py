@@ -13,7 +13,7 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, ProbeReport
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)

@@ -26,7 +26,7 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import ExitKind, IdleBehavior, PoolSettings, ProbeReport
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

@@ -27,7 +27,7 @@ from longshore.pool.model import (
     PoolSettings,
     Worker,
 )
-from tests.engine_rig import CommandKind, Rig, last_commands
+from tests.rigs.engine import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 
 SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)

@@ -20,7 +20,7 @@ from longshore.pool.messages import (
     StartUnknown,
 )
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, InstanceSeen, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)

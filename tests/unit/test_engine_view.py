@@ -22,9 +22,9 @@ from longshore.pool.core import PoolCore
 from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.messages import CreateInstance
 from longshore.pool.view import PoolView
-from tests.elastic_jobs_rig import elastic, elastic_job, essential
 from tests.job_samples import make_job, make_task
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.elastic_jobs import elastic, elastic_job, essential
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.state_digest import digest_of
 

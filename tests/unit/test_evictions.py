@@ -9,7 +9,7 @@ from longshore.dispatcher.input.quantities import Price
 from longshore.drivers.errors import CapacityError, QuotaError
 from longshore.pool.messages import SignalAttempt
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)

@@ -17,7 +17,7 @@ from longshore.dispatcher.explain.explanation import Explanation, Waiting, expla
 from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
 from longshore.pool.messages import CreateInstance, Probe, ProbeFailed, SignalAttempt
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 TOO_DEAR = (

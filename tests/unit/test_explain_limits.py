@@ -12,7 +12,7 @@ from longshore.dispatcher.scheduler.placement.wait_reasons import (
     not_listed,
     spend_limit,
 )
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import waiting
 from tests.unit.test_spend import owned, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longshore.dispatcher.explain.explanation import Waiting, explain
 from longshore.drivers.errors import CapacityError, ErrorScope
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 

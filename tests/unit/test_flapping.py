@@ -7,7 +7,7 @@ import pytest
 from longshore.pool.messages import Probe, SessionLost
 from longshore.pool.model import PoolSettings
 from longshore.pool.timers import TimerKind
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container
 
 

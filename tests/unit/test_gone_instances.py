@@ -17,9 +17,9 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.api_server import serving
 from tests.cli_server import cli_server
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
+from tests.rigs.services import runtime_over, services_over, services_with, store_in
 from tests.samples import make_container, make_type
-from tests.services_rig import runtime_over, services_over, services_with, store_in
 from tests.store_values import instance
 
 WHY = "idle for 60 s"

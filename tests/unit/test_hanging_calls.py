@@ -28,7 +28,7 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import Launch
 from longshore.pool.remote.cloud_calls import CloudCalls, Launching
-from tests.performer_rig import CALL_TIMEOUT_S, Cloud, Vm
+from tests.rigs.performer import CALL_TIMEOUT_S, Cloud, Vm
 from tests.samples import make_type
 
 THREADS = 2

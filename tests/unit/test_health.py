@@ -25,9 +25,9 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import PoolSettings, ProbeReport
 from longshore.pool.troubles import CreateTroubles, TroubleKind
-from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
 from tests.health import kinds, told
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 REFUSED = (

@@ -25,10 +25,10 @@ from longshore.dispatcher.service.health import (
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
 from tests.cli_server import CliServer, await_true, cli_server
-from tests.engine_rig import Rig
 from tests.fake_backend import EPOCH
+from tests.rigs.engine import Rig
+from tests.rigs.services import runtime_over, services_over, services_with, store_in
 from tests.samples import DISK, make_type
-from tests.services_rig import runtime_over, services_over, services_with, store_in
 from tests.small_disk import small_disk
 from tests.store_values import container, insert
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from longshore.dispatcher.domain.containers import Dependency, SchedulerSettings
 from longshore.dispatcher.explain.explanation import explain
 from longshore.dispatcher.state.history import HistoryEvent
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 

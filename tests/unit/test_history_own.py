@@ -7,7 +7,7 @@ from dataclasses import replace
 from longshore.dispatcher.domain.containers import SchedulerSettings, WaitReason
 from longshore.dispatcher.domain.messages import PriorityRequested
 from longshore.dispatcher.state.history import History
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_explain import kinds
 from tests.unit.test_history import key

@@ -28,7 +28,7 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import IdleBehavior, PoolSettings
 from longshore.pool.timers import TimerKind
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 EXCLUSIVE = SchedulerSettings(placement=Placement.EXCLUSIVE)

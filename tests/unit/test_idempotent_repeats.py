@@ -12,8 +12,8 @@ from longshore.dispatcher.config.model import LimitsConfig
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.service.contracts import NewContainer, Unavailable
 from longshore.drivers.errors import InvalidRequest
+from tests.rigs.services import services_over, store_in, waiting_rig
 from tests.samples import make_container
-from tests.services_rig import services_over, store_in, waiting_rig
 
 
 async def test_who_was_taken_in_is_answered_though_the_queue_is_full(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
 from longshore.drivers.errors import CloudError
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 EXCLUSIVE = SchedulerSettings(placement=Placement.EXCLUSIVE)

@@ -9,7 +9,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import InterruptionNoticed
 from longshore.pool.model import ExitKind, IdleBehavior, WorkerState
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 AT = "2026-01-31T23:59:59Z"

@@ -20,12 +20,12 @@ from longshore.dispatcher.domain.jobs import (
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run import plan_job, planning
 from longshore.pool.messages import CreateInstance, Listed, ListInstances
-from tests.elastic_jobs_rig import elastic, elastic_job, essential, running
-from tests.elastic_jobs_rig import rig_of as elastic_rig
-from tests.elastic_jobs_rig import submit as submit_elastic
-from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.elastic_jobs import elastic, elastic_job, essential, running
+from tests.rigs.elastic_jobs import rig_of as elastic_rig
+from tests.rigs.elastic_jobs import submit as submit_elastic
+from tests.rigs.engine import Rig
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.state_digest import digest_of
 

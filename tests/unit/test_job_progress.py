@@ -17,7 +17,7 @@ from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from tests.job_samples import make_task
-from tests.services_rig import runtime_over, services_with, store_in, waiting_rig
+from tests.rigs.services import runtime_over, services_with, store_in, waiting_rig
 
 SIZE = 20
 JOB = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(size=SIZE),))

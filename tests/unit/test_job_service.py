@@ -31,10 +31,10 @@ from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, U
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
-from tests.engine_rig import Rig
 from tests.job_samples import make_task
+from tests.rigs.engine import Rig
+from tests.rigs.services import handled, services_over, store_in, waiting_rig
 from tests.samples import make_type
-from tests.services_rig import handled, services_over, store_in, waiting_rig
 from tests.state_digest import digest_of
 
 PER_INSTANCE = JobTypeSpec(per_instance=PerInstanceTerms())

@@ -14,10 +14,10 @@ from longshore.dispatcher.service.contracts import NewContainer, NewJob, NotFoun
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
-from tests.engine_rig import Rig
 from tests.job_samples import make_task
+from tests.rigs.engine import Rig
+from tests.rigs.services import runtime_over, services_with, store_in, waiting_rig
 from tests.samples import make_container
-from tests.services_rig import runtime_over, services_with, store_in, waiting_rig
 
 MOST = 2
 

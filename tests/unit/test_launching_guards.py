@@ -27,7 +27,7 @@ from longshore.pool.messages import (
     TagsFailed,
 )
 from longshore.pool.model import IdleBehavior, InstanceSeen, PoolSettings, Worker
-from tests.engine_rig import CommandKind, Rig, last_commands
+from tests.rigs.engine import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 
 RARELY = PoolSettings(sync_interval_s=100_000)

@@ -24,7 +24,7 @@ from longshore.pool.messages import (
     SessionLost,
 )
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

@@ -31,7 +31,7 @@ from longshore.pool.model import (
     PoolSettings,
     ProbeReport,
 )
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

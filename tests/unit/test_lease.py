@@ -22,11 +22,11 @@ from longshore.pool.remote.ssh_keys import load_or_create_private_key
 from longshore.pool.runner.lease import Lease, PowerOff, Terms, parse_terms
 from longshore.pool.runner.spool import SpoolPaths
 from longshore.pool.runner.wire import Refusal
-from tests.engine_rig import Rig, last_commands
-from tests.link_rig import link_settings
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.link import link_settings
+from tests.rigs.session import HELLO
+from tests.rigs.session import Rig as SessionRig
 from tests.samples import make_container
-from tests.session_rig import HELLO
-from tests.session_rig import Rig as SessionRig
 
 # ---- the core: a held instance's lease is suspended --------------------------------------------
 

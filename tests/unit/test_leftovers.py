@@ -18,7 +18,7 @@ from longshore.pool.leaks import LeakKind
 from longshore.pool.messages import Listed, ListingFailed, ListInstances, PoolEvent
 from longshore.pool.remote.cloud_calls import CloudCalls, Launching
 from longshore.pool.remote.leftovers import LOOK_INTERVAL_S, LeftoverWatch
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_type
 from tests.sshd_host import wait_until
 from tests.unit.test_effects_logs import Cloud

@@ -15,8 +15,8 @@ from longshore.pool.remote.session import Session
 from longshore.pool.remote.ssh import SshConnection
 from longshore.pool.remote.ssh_keys import load_or_create_private_key
 from longshore.pool.remote.wire import Push
-from tests.link_rig import Recorder, link_settings, make_link, order
-from tests.session_rig import HELLO, Rig
+from tests.rigs.link import Recorder, link_settings, make_link, order
+from tests.rigs.session import HELLO, Rig
 from tests.sshd_host import wait_until
 
 EXIT = {"kind": "exited", "code": 0, "message": "", "started_at": 1.0, "finished_at": 2.0}

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from longshore.pool.messages import Probe, ProbeFailed, StartAttempt, StartUnknown, UpdateLimits
 from longshore.pool.model import AttemptOrder
 from longshore.pool.remote.link import tell_limits
-from tests.performer_rig import performing
-from tests.session_rig import Rig
+from tests.rigs.performer import performing
+from tests.rigs.session import Rig
 from tests.sshd_host import wait_until
 
 

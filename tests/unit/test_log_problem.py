@@ -11,9 +11,9 @@ from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import Probe, SessionLost
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
+from tests.rigs.services import runtime_over, services_with, store_in
 from tests.samples import make_container, make_type
-from tests.services_rig import runtime_over, services_with, store_in
 from tests.small_disk import small_disk
 
 

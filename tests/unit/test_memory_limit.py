@@ -14,8 +14,8 @@ import pytest
 from longshore.dispatcher.domain.containers import Dependency
 from longshore.dispatcher.state.job_registry import JobRegistry
 from longshore.dispatcher.state.memory_limit import QueuedMemory, own_bytes, spec_bytes
-from tests.engine_rig import Rig
-from tests.periodic_rig import DAY, HOURLY, make_template
+from tests.rigs.engine import Rig
+from tests.rigs.periodic import DAY, HOURLY, make_template
 from tests.samples import make_container
 
 

@@ -17,8 +17,8 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import AttemptReport, IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples, value
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 # ---- instances ------------------------------------------------------------------------------

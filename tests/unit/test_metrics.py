@@ -17,8 +17,8 @@ from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.pool.leaks import LeakKind
 from longshore.pool.model import PoolSettings, WorkerState
 from longshore.pool.statistics import BootOutcome, Operation, OperationOutcome, ProbeOutcome
-from tests.engine_rig import Rig
 from tests.exposition import Key, families, samples, text_of, value
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.state.agenda import LaunchResult
-from tests.engine_rig import Rig
 from tests.exposition import samples
 from tests.job_samples import make_job, make_task
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 

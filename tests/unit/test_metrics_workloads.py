@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from longshore.dispatcher.domain.containers import Retries
 from longshore.dispatcher.domain.jobs import JobType
-from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
-from tests.engine_rig import Rig
 from tests.exposition import samples
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.elastic_jobs import elastic, essential, rig_of, running, submit
+from tests.rigs.engine import Rig
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 

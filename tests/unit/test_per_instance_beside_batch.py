@@ -23,8 +23,8 @@ from longshore.dispatcher.domain.messages import JobPriorityRequested
 from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import SignalAttempt
-from tests.elastic_jobs_rig import essential, running, submit
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.elastic_jobs import essential, running, submit
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings, spends
 

@@ -19,7 +19,7 @@ from longshore.dispatcher.explain.explanation import explain
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import SessionLost
 from longshore.pool.model import AttemptReport, IdleBehavior, PoolSettings
-from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
+from tests.rigs.per_instance_jobs import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 

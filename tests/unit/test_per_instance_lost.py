@@ -7,7 +7,7 @@ from dataclasses import replace
 from longshore.dispatcher.domain.containers import Retries
 from longshore.dispatcher.domain.jobs import Job, JobType
 from longshore.pool.model import ExitKind
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_type
 
 

@@ -27,7 +27,7 @@ from longshore.dispatcher.scheduler.system.model import (
 from longshore.dispatcher.scheduler.system.plan import plan
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from tests.per_instance_rig import (
+from tests.rigs.per_instance import (
     DRAIN,
     ENV,
     SYSBATCH,

@@ -18,7 +18,7 @@ from longshore.dispatcher.scheduler.system.plan import again_at
 from longshore.dispatcher.scheduler.system.reconcile import IN_PLACE, changes
 from longshore.dispatcher.scheduler.system.rollout import Rollout, Wave
 from longshore.drivers.interface import Resources
-from tests.per_instance_rig import (
+from tests.rigs.per_instance import (
     ENV,
     kinds_of,
     make_job,

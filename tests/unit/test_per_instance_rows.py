@@ -20,7 +20,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import StartAttempt, StartRefused
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.per_instance_jobs_rig import FOO, LONG, DaemonRig, daemon
+from tests.rigs.per_instance_jobs import FOO, LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"

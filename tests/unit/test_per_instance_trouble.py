@@ -15,7 +15,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.jobs import JobType
 from longshore.dispatcher.scheduler.system.crash_loop import latest_ends
 from tests.exposition import samples
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 
 

@@ -41,8 +41,8 @@ from longshore.pool.model import AttemptOrder, Launch, ProbeReport
 from longshore.pool.remote.cloud_calls import with_port
 from longshore.pool.remote.link_model import ProbeStageError
 from longshore.pool.remote.worker_reports import WorkerReports
-from tests.link_rig import unknown
-from tests.performer_rig import NoLogs, Rig, Vm, performing
+from tests.rigs.link import unknown
+from tests.rigs.performer import NoLogs, Rig, Vm, performing
 from tests.samples import make_type
 
 

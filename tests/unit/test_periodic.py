@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from longshore.dispatcher.domain.jobs import Overlap
 from longshore.dispatcher.state import agenda
-from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template, turns
+from tests.rigs.periodic import DAY, HOURLY, PeriodicWorld, at, hourly, make_template, turns
 
 # ---- when ----------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.schedules import latest_missed
 from longshore.dispatcher.service.contracts import Conflict, Unavailable
 from longshore.dispatcher.state.agenda import Agenda
 from longshore.drivers.errors import InvalidRequest
-from tests.periodic_rig import DAY, HOURLY, PeriodicWorld, at, hourly, make_template
+from tests.rigs.periodic import DAY, HOURLY, PeriodicWorld, at, hourly, make_template
 
 
 async def test_what_cannot_be_taken_now_is_tried_again_ever_more_slowly_and_told_once() -> None:

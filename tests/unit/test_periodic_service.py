@@ -18,10 +18,10 @@ from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.dispatcher.store.store import Store
-from tests.engine_rig import Rig
 from tests.job_samples import make_task
-from tests.periodic_rig import at, turns
-from tests.services_rig import services_over, store_in, waiting_rig
+from tests.rigs.engine import Rig
+from tests.rigs.periodic import at, turns
+from tests.rigs.services import services_over, store_in, waiting_rig
 
 TEN, ELEVEN = at("2026-01-01 10:00"), at("2026-01-01 11:00")
 

@@ -14,7 +14,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import CreateBlockKind
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 

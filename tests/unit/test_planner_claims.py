@@ -19,7 +19,7 @@ from longshore.drivers.interface import Resources
 from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.holds import InstanceCounts, Scope
 from longshore.pool.model import PoolSettings
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import make_container, make_type
 
 T1, T2, T8 = (make_type(n) for n in (1, 2, 8))

@@ -23,8 +23,8 @@ from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import CreateInstance, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4 = make_type(1), make_type(2), make_type(4)

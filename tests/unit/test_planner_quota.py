@@ -12,7 +12,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import EVERYTHING, CreateBlock, CreateBlockKind, Scope
-from tests.planner_rig import make_hindrance, make_limits, make_view
+from tests.rigs.planner import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4, T8 = (make_type(n) for n in (1, 2, 4, 8))

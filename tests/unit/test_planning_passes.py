@@ -15,8 +15,8 @@ from longshore.dispatcher.service.events import Broker, ContainerNotifier, publi
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import ListInstances, Probe, StartAttempt
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
 from tests.exposition import value
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)

@@ -14,8 +14,8 @@ from longshore.drivers.errors import CapacityError, CloudError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import CreateInstance, InterruptionNoticed
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig
 from tests.exposition import samples
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 AT = "2026-01-31T23:59:59Z"

@@ -17,7 +17,7 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     victims,
 )
 from longshore.drivers.interface import Resources
-from tests.preemption_rig import amounts, evicted, occupied, tenant
+from tests.rigs.preemption import amounts, evicted, occupied, tenant
 
 GIB = 2**30
 MIB = 2**20

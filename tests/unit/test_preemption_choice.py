@@ -15,7 +15,7 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     choose,
     may_evict,
 )
-from tests.preemption_rig import amounts, tenant
+from tests.rigs.preemption import amounts, tenant
 
 SYSTEM, SYSBATCH = PreemptorKind.SYSTEM, PreemptorKind.SYSBATCH
 BATCH, SUPERVISOR = PreemptorKind.BATCH, PreemptorKind.SUPERVISOR

@@ -14,7 +14,7 @@ from longshore.dispatcher.service.dry_run import plan_job
 from longshore.drivers.errors import CapacityError, CloudError, ErrorScope
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.messages import CreateInstance, Probe
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 
 SMALL = make_type(1, name="small", price="0.05")

@@ -21,8 +21,8 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.service.events import Broker, ContainerNotifier, publish_event
 from longshore.pool.model import ExitKind
-from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 from tests.unit.test_history_attempts import failing
 

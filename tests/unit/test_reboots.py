@@ -21,7 +21,7 @@ from longshore.pool.model import (
     PoolSettings,
 )
 from longshore.pool.statistics import BootOutcome
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 ONE = SchedulerSettings(max_instances=1)

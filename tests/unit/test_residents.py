@@ -20,7 +20,7 @@ from longshore.pool.messages import (
 from longshore.pool.model import IdleBehavior, PoolAttempt, Running, Worker
 from longshore.pool.pool_events import AttemptDismissed, AttemptEnd, RunnerOverloaded, StrayFound
 from longshore.pool.timers import TimerKind
-from tests.pool_rig import ONE_CPU, PoolRig
+from tests.rigs.pool import ONE_CPU, PoolRig
 
 IDLE_TIMEOUT_S = 60
 

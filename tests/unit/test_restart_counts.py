@@ -14,7 +14,7 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import InstanceSeen
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

@@ -17,8 +17,8 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.state.restarts import longest_delay_s, may_try_again, restart_due
 from longshore.pool.messages import StartAttempt, StartRefused
 from longshore.pool.model import ExitKind, PoolSettings
-from tests.engine_rig import Rig, last_commands
 from tests.exposition import value
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import lost_on, make_container, make_type
 
 OOM_OR_EXIT = ("exit_code", "out_of_memory")

@@ -16,7 +16,7 @@ from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import CreateBlockKind, Scope
 from tests.packing_cases import optimum, random_case
-from tests.planner_rig import make_hindrance, make_limits, make_view
+from tests.rigs.planner import make_hindrance, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 ONE = Resources(cpu_millis=1000, memory_bytes=GIB)

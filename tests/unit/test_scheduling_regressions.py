@@ -6,7 +6,7 @@ from longshore.dispatcher.domain.containers import Retries
 from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import IdleBehavior
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from longshore.pool.messages import BrokenReported, Probe, StartAttempt, StartRefused
 from longshore.pool.model import IdleBehavior
+from tests.rigs.semantics import WorkerRig, rig_of, running, signals
 from tests.samples import make_container
-from tests.semantics_rig import WorkerRig, rig_of, running, signals
 
 
 def complain(rig: WorkerRig, message: str, worker_id: str = "i-001") -> None:

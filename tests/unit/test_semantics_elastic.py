@@ -18,7 +18,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.order import progress_per_s, progressed, remaining_s
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.drivers.interface import Resources
-from tests.elastic_rig import (
+from tests.rigs.elastic import (
     applied,
     changes_something,
     counts,

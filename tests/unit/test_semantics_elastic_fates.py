@@ -19,7 +19,7 @@ from longshore.dispatcher.scheduler.elastic.lifecycle import (
 )
 from longshore.dispatcher.scheduler.elastic.model import ElasticJob, Member, MemberState
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
-from tests.elastic_rig import applied, counts, elastic, essential, make_job, running, view_of
+from tests.rigs.elastic import applied, counts, elastic, essential, make_job, running, view_of
 
 
 def end_of(

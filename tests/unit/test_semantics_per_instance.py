@@ -25,7 +25,7 @@ from longshore.dispatcher.scheduler.system.model import (
 )
 from longshore.dispatcher.state.attempt_end import in_words
 from longshore.drivers.interface import Resources
-from tests.per_instance_rig import (
+from tests.rigs.per_instance import (
     DRAIN,
     ENV,
     FOO,

@@ -10,7 +10,7 @@ from longshore.dispatcher.scheduler.system.dry_run_counts import counts
 from longshore.dispatcher.scheduler.system.model import Block, Ignore, PerInstanceJob, Update
 from longshore.dispatcher.scheduler.system.rollout import RestartAttempts, RestartVerdict, TryResult
 from longshore.drivers.interface import Resources
-from tests.per_instance_rig import (
+from tests.rigs.per_instance import (
     DRAIN,
     ENV,
     FOO,

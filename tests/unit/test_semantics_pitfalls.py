@@ -9,8 +9,8 @@ from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import DestroyFailed, DestroyInstance, SignalAttempt, StartAttempt
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
 from tests.exposition import samples
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 STEADY = PoolSettings(idle_timeout_s=100_000, shutdown_timeout_s=10, term_timeout_s=20)

@@ -24,7 +24,7 @@ from longshore.drivers.errors import CapacityError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import BrokenReported, Probe, SessionLost
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)

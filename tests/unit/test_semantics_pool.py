@@ -15,8 +15,8 @@ from longshore.pool.messages import (
     Probe,
 )
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, IdleBehavior, PoolSettings
+from tests.rigs.semantics import QUICK, WorkerRig, rig_of, running
 from tests.samples import make_container
-from tests.semantics_rig import QUICK, WorkerRig, rig_of, running
 
 PATIENT = msgspec.structs.replace(QUICK, term_timeout_s=100_000)
 SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)

@@ -16,9 +16,9 @@ from longshore.pool.messages import (
     StartUnknown,
 )
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
-from tests.engine_rig import last_commands
+from tests.rigs.engine import last_commands
+from tests.rigs.semantics import QUICK, WorkerRig, running, signals
 from tests.samples import make_container, make_type
-from tests.semantics_rig import QUICK, WorkerRig, running, signals
 
 
 def started(rig: WorkerRig) -> list[str]:

@@ -7,7 +7,7 @@ from longshore.dispatcher.domain.messages import PublishContainer
 from longshore.drivers.errors import CapacityError
 from longshore.pool.messages import CreateInstance, DestroyInstance, Probe
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000, quota_hold_s=100_000)

@@ -13,9 +13,9 @@ from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG
 from longshore.pool.messages import Created, CreateInstance, ListInstances, Probe, SetTags
 from longshore.pool.model import IdleBehavior
 from longshore.pool.probing import takes_work
-from tests.engine_rig import last_commands
+from tests.rigs.engine import last_commands
+from tests.rigs.semantics import QUICK, rig_of, running, signals
 from tests.samples import make_container, make_type
-from tests.semantics_rig import QUICK, rig_of, running, signals
 
 # ---- an unknown worker's run probe runs even if the boot probe fails -----------------------------
 

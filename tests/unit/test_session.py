@@ -16,7 +16,7 @@ import pytest
 from longshore.drivers.errors import CommandFailed, Unreachable
 from longshore.pool.remote.session_requests import RequestFailed, SendQueue
 from longshore.pool.remote.wire import Heartbeat, LogChunk, MalformedMessageError, Push, Reply
-from tests.session_rig import HELLO, Recorder, Rig
+from tests.rigs.session import HELLO, Recorder, Rig
 from tests.sshd_host import wait_until
 
 

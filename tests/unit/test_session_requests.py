@@ -11,7 +11,7 @@ import pytest
 
 from longshore.pool.remote.session_requests import Overdue, RequestFailed, RequestTable, SendQueue
 from longshore.pool.remote.wire import Reply
-from tests.session_rig import HELLO, Rig
+from tests.rigs.session import HELLO, Rig
 from tests.sshd_host import wait_until
 
 Make = Callable[..., Rig]

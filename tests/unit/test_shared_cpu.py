@@ -11,7 +11,7 @@ from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.core import PoolCore, check
 from longshore.pool.model import InstanceSeen, PoolAttempt, PoolSettings, Worker
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import GIB, make_container, make_type
 
 

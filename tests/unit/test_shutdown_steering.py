@@ -15,9 +15,9 @@ from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, SetLease, SetTags
 from longshore.pool.model import IdleBehavior
 from tests.cli_server import cli_server
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.services import runtime_over, services_with
 from tests.samples import make_container
-from tests.services_rig import runtime_over, services_with
 from tests.store_values import url_in
 
 

@@ -31,7 +31,7 @@ from longshore.pool.remote.link_model import LinkReady, ProbeStage, ProbeStageEr
 from longshore.pool.remote.ssh import SshConnection
 from longshore.pool.remote.ssh_keys import PrivateKey, load_or_create_private_key, public_key_text
 from tests.driver_bench import FIRST, TYPE, answers
-from tests.link_rig import Recorder, link_settings, make_link, unknown
+from tests.rigs.link import Recorder, link_settings, make_link, unknown
 from tests.sshd_host import wait_until
 
 SPOT = replace(TYPE, name="spot", preemptible=True)

@@ -16,7 +16,7 @@ from longshore.drivers.interface import InstanceType
 from longshore.drivers.simulated.model import CloudModel, Happening
 from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.driver_bench import TYPE
-from tests.simulated_rig import OTHER, SPOT, cloud, create, listed, story
+from tests.rigs.simulated import OTHER, SPOT, cloud, create, listed, story
 
 
 def test_slow_and_dead_boots() -> None:

@@ -23,7 +23,7 @@ from longshore.drivers.simulated import model
 from longshore.drivers.simulated.model import CloudModel, Creation, Happening
 from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.driver_bench import TYPE
-from tests.simulated_rig import OTHER, OURS, SPOT, attempt, cloud, create, listed, story
+from tests.rigs.simulated import OTHER, OURS, SPOT, attempt, cloud, create, listed, story
 
 
 def test_an_instance_boots_is_destroyed_and_is_forgotten() -> None:

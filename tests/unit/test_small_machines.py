@@ -24,11 +24,11 @@ from longshore.pool.charging import found_as, shortfall
 from longshore.pool.messages import SessionLost, UpdateLimits
 from longshore.pool.model import MachineSize, PoolSettings
 from tests.api_server import serving
-from tests.elastic_jobs_rig import elastic, essential, rig_of, running, submit
-from tests.engine_rig import Rig, last_commands
-from tests.per_instance_jobs_rig import DaemonRig, daemon
+from tests.rigs.elastic_jobs import elastic, essential, rig_of, running, submit
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.per_instance_jobs import DaemonRig, daemon
+from tests.rigs.services import services_over, store_in
 from tests.samples import GIB, make_container, make_type
-from tests.services_rig import services_over, store_in
 
 MIB = 2**20
 TWO = MachineSize(cpus=2, memory_bytes=7 * GIB)

@@ -18,7 +18,7 @@ from longshore.drivers.errors import AmbiguousResult, BugError, CapacityError, E
 from longshore.pool.messages import CreateInstance, ListInstances, Probe
 from longshore.pool.model import Worker
 from longshore.pool.timers import TimerKind
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 

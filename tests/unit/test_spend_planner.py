@@ -21,7 +21,7 @@ from longshore.dispatcher.scheduler.placement.spend import LaunchCharge, PassBud
 from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject
 from longshore.drivers.interface import InstanceType
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 

@@ -36,7 +36,7 @@ from longshore.pool.statistics import (
     ProbeOutcome,
     Statistics,
 )
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 

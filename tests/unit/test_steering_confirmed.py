@@ -28,9 +28,9 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Existence
 from longshore.pool.messages import FindInstance, InstanceFound, Listed, SessionLost
 from longshore.pool.model import IdleBehavior
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.services import services_over, services_with, store_in
 from tests.samples import make_container
-from tests.services_rig import services_over, services_with, store_in
 
 HOLD = BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD, asked=7)
 KILL = InstanceKillRequested(worker_id="i-001", reason="too old", asked=7)

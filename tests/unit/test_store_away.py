@@ -19,9 +19,9 @@ from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, ListInstances
 from tests.api_server import serving
 from tests.cli_server import await_true
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
+from tests.rigs.services import services_over, store_in
 from tests.samples import make_container
-from tests.services_rig import services_over, store_in
 from tests.store_values import container
 
 Capture = pytest.CaptureFixture[str]

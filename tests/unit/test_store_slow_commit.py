@@ -24,10 +24,10 @@ from longshore.dispatcher.store.errors import LeftInDoubt, Withdrawn
 from longshore.dispatcher.store.store import Store
 from tests.api_server import serving
 from tests.cli_server import await_true
-from tests.engine_rig import Rig
 from tests.job_samples import make_task
+from tests.rigs.engine import Rig
+from tests.rigs.services import services_over, store_in, waiting_rig
 from tests.samples import make_container
-from tests.services_rig import services_over, store_in, waiting_rig
 from tests.store_values import container, insert
 
 

@@ -20,8 +20,8 @@ from longshore.pool.messages import (
     SignalAttempt,
 )
 from longshore.pool.model import IdleBehavior
-from tests.engine_rig import Rig, last_commands
-from tests.pool_rig import PoolRig
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.pool import PoolRig
 from tests.samples import make_container, make_type
 from tests.unit.test_runtime import World, begin, turns
 

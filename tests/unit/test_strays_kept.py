@@ -34,9 +34,9 @@ from longshore.pool.model import (
     InstanceSeen,
     PoolSettings,
 )
-from tests.engine_rig import CLUSTER, Rig, last_commands
+from tests.rigs.engine import CLUSTER, Rig, last_commands
+from tests.rigs.services import services_over, store_in
 from tests.samples import make_container, make_type
-from tests.services_rig import services_over, store_in
 
 OURS, ANOTHER = "0" * 32, "1" * 32
 SUCCESS = AttemptExit(kind=ExitKind.EXITED, code=0)

@@ -19,7 +19,7 @@ from longshore.drivers.errors import CloudError, ErrorScope, QuotaError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 CHILDREN = 3

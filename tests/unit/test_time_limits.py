@@ -11,7 +11,7 @@ from longshore.dispatcher.domain.messages import Woken
 from longshore.dispatcher.state.attempt_end import when_it_ran
 from longshore.pool.messages import AttemptExited, AttemptImageSeen, SignalAttempt
 from longshore.pool.model import AttemptExit, AttemptImage, AttemptReport, ExitKind, PoolSettings
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import lost_on, make_container
 
 QUIET = PoolSettings(sync_interval_s=100_000, idle_timeout_s=100_000)

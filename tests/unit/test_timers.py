@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from longshore.pool.reactor import WAKES
 from longshore.pool.timers import Lasts, TimerKind, Timers
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_container
 
 

@@ -16,10 +16,10 @@ from longshore.dispatcher.engine.fork import trial_of
 from longshore.drivers.errors import BugError
 from longshore.pool.messages import CreateInstance
 from longshore.pool.timers import Timers
-from tests.elastic_jobs_rig import elastic, elastic_job, essential
-from tests.engine_rig import Rig
 from tests.job_samples import make_job, make_task
-from tests.per_instance_jobs_rig import LONG, DaemonRig, daemon
+from tests.rigs.elastic_jobs import elastic, elastic_job, essential
+from tests.rigs.engine import Rig
+from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.state_digest import digest_of, false_values_in, shared_by
 

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.timefmt import moment
 from longshore.pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
 from longshore.pool.model import ExitKind, Fault, PoolSettings
 from longshore.pool.trials import ACQUITTED_S, ENDS_BEFORE_TRIAL
-from tests.engine_rig import Rig, last_commands
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 LONG = PoolSettings(idle_timeout_s=100_000)

@@ -23,7 +23,7 @@ from longshore.dispatcher.domain.feasibility import (
 from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.spend_limits import cost_of
 from longshore.drivers.interface import InstanceType, Resources
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import GIB, make_container, make_type
 
 ASKED = Resources(cpu_millis=1000, memory_bytes=GIB)

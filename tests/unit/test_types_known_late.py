@@ -7,9 +7,9 @@ from decimal import Decimal
 
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
 from longshore.pool.messages import Created, CreateInstance, Probe, SetTags
-from tests.engine_rig import last_commands
+from tests.rigs.engine import last_commands
+from tests.rigs.semantics import WorkerRig, rig_of, running
 from tests.samples import make_container, make_type
-from tests.semantics_rig import WorkerRig, rig_of, running
 
 
 def retag(rig: WorkerRig, worker_id: str, **changes: str | None) -> None:

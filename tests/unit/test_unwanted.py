@@ -28,8 +28,8 @@ from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import DestroyInstance, SessionLost
 from longshore.pool.model import IdleBehavior, PoolSettings
-from tests.engine_rig import Rig, last_commands
-from tests.planner_rig import make_limits, make_view
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.planner import make_limits, make_view
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 

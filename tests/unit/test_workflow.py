@@ -8,8 +8,8 @@ from longshore.dispatcher.domain.containers import Dependency, DependencyOn
 from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.domain.messages import CompletionsWatched, Submitted
 from tests.job_samples import make_job, make_task
+from tests.rigs.workflow import in_state, rig, wait_code
 from tests.samples import make_container
-from tests.workflow_rig import in_state, rig, wait_code
 
 END = DependencyOn.END
 

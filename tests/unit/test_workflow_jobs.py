@@ -10,10 +10,10 @@ from longshore.dispatcher.domain.containers import Dependency, Retries
 from longshore.dispatcher.domain.jobs import Job, JobState, Tally
 from longshore.dispatcher.domain.messages import PublishJob
 from longshore.pool.messages import Probe, StartAttempt
-from tests.engine_rig import Rig, last_commands
 from tests.job_samples import each_of, make_job, make_task
+from tests.rigs.engine import Rig, last_commands
+from tests.rigs.workflow import exit_all, ids, in_state, rig, wait_code
 from tests.samples import make_container
-from tests.workflow_rig import exit_all, ids, in_state, rig, wait_code
 
 # ---- jobs ----------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import CreateInstance
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_type
 from tests.store_values import url_in
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.dispatcher.domain.containers import SchedulerSettings
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 from tests.samples import make_type
 
 

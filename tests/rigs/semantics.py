@@ -14,7 +14,7 @@ from longshore.pool.messages import (
     SignalAttempt,
 )
 from longshore.pool.model import AttemptReport, IdleBehavior, PoolSettings, ProbeReport, Worker
-from tests.engine_rig import CommandKind, Rig, last_commands
+from tests.rigs.engine import CommandKind, Rig, last_commands
 from tests.samples import make_container, make_type
 
 QUICK = PoolSettings(

@@ -74,7 +74,7 @@ from longshore.pool.model import (
     ProbeReport,
 )
 from tests.job_samples import ended_nodes
-from tests.rig_store import RigStore
+from tests.rigs.store import RigStore
 from tests.samples import made_container, make_type
 
 CLUSTER = "test"

@@ -16,8 +16,8 @@ from longshore.dispatcher.domain.jobs import (
 )
 from longshore.pool.messages import ListInstances, StartAttempt
 from longshore.pool.model import PoolSettings
-from tests.engine_rig import Rig, last_commands
 from tests.job_samples import make_job, make_task
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_type
 
 

@@ -23,7 +23,7 @@ from longshore.pool.messages import (
     StartAttempt,
 )
 from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, PoolSettings
-from tests.engine_rig import Rig
+from tests.rigs.engine import Rig
 
 ANYWHERE = Constraints()
 AS_ALL = Retries()
