@@ -204,3 +204,22 @@ def test_a_plan_beyond_a_limit_is_not_carried_out(bounds: Limits, said: str) -> 
     check(wide, decided)
     with pytest.raises(BugError, match=said):
         check(replace(wide, limits=bounds), decided)
+
+
+# ---- what comes has less room than was thought ---------------------------------------------------
+
+
+def test_what_turns_out_smaller_keeps_as_many_claims_as_it_has_room_for() -> None:
+    view = view_of(limits(), (9, 3), (8, 3), (7, 2))
+    fleet, coming = view.fleet, view.fleet.slots["coming"]
+    of_two = next(c for c in view.classes if c.key.resources.cpu_millis == 2000)
+    fleet.claim(of_two.key, coming, of_two.need(T8), 1)
+    for cpus, kept in ((8, [(2, 1), (3, 2)]), (7, [(2, 1), (3, 1)]), (2, [(2, 1)]), (1, [])):
+        smaller = empty_slot(SlotKind.COMING, "coming", T8)
+        smaller.free = replace(smaller.free, cpu_millis=1000 * cpus)
+        fleet.put(smaller)
+        claimed = [(need.cpu_millis // 1000, number) for need, number in fleet.claimed_on("coming")]
+        assert sorted(claimed) == kept
+        assert smaller.free.cpu_millis == 1000 * (cpus - sum(each * n for each, n in kept))
+    assert not fleet.claims
+    assert (smaller.count, smaller.assigned) == (0, 0)

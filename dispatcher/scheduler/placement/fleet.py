@@ -193,7 +193,9 @@ class Fleet:
     def put(self, slot: Slot) -> None:
         """Take in a slot, in place of the one with its id; the claims on that one are kept.
 
-        What is claimed is taken off the new one's room; a ready slot has no claims.
+        What is claimed is taken off the new one's room; a ready slot has no claims. Where the new
+        one has less room (its machine turned out to be smaller than its type says), as many claims
+        are kept as it has room for.
         """
         kept = self._claimed.pop(slot.id, {})
         old = self.slots.get(slot.id)
@@ -203,18 +205,30 @@ class Fleet:
         if slot.kind is SlotKind.READY:
             self._forget_claims(slot.id, kept)
         elif kept:
-            free, sharers = slot.free, slot.sharers
-            for key, need in kept.items():
-                slot.assign(need, self.claims[key][slot.id])
-            if not slot.is_overfull and slot.count <= self.rules.most_containers:
-                self._claimed[slot.id] = kept
-            else:
-                number = sum(self.claims[key][slot.id] for key in kept)
-                slot.free, slot.sharers = free, sharers
-                slot.count -= number
-                slot.assigned -= number
-                self._forget_claims(slot.id, kept)
+            self._claim_again(slot, kept)
         self._enter(slot)
+
+    def _claim_again(self, slot: Slot, needs: dict[ClassKey, Resources]) -> None:
+        """Take off a slot's room what is claimed on it, and forget the claims that do not fit."""
+        for key, need in needs.items():
+            slot.assign(need, self.claims[key][slot.id])
+        lost = []
+        if slot.is_overfull or slot.count > self.rules.most_containers:
+            wished = {key: self.claims[key][slot.id] for key in sorted_keys(needs)}
+            for key in reversed(wished):
+                slot.release(needs[key], wished[key])
+            for key, number in wished.items():
+                found = 0
+                while found < number and self.rules.has_room(slot, needs[key]):
+                    slot.assign(needs[key])
+                    found += 1
+                self.claims[key][slot.id] = found
+                if not found:
+                    lost.append(key)
+        self._forget_claims(slot.id, lost)
+        left = {key: need for key, need in needs.items() if key not in lost}
+        if left:
+            self._claimed[slot.id] = left
 
     def remove(self, slot_id: str) -> None:
         """Forget a slot with the claims on it; one that is not known is no error."""
