@@ -193,7 +193,11 @@ class Scheduling:
         allowed = (
             len(failed) <= retries.most
             and ("failed" in retries.on or code in retries.on)
-            and (not retries.exit_codes or last.exit_code in retries.exit_codes)
+            and (
+                code != "exit_code"
+                or not retries.exit_codes
+                or last.exit_code in retries.exit_codes
+            )
         )
         if not allowed:
             return None
