@@ -214,6 +214,7 @@ def test_what_turns_out_smaller_keeps_as_many_claims_as_it_has_room_for() -> Non
     fleet, coming = view.fleet, view.fleet.slots["coming"]
     of_two = next(c for c in view.classes if c.key.resources.cpu_millis == 2000)
     fleet.claim(of_two.key, coming, of_two.need(T8), 1)
+    smaller = coming
     for cpus, kept in ((8, [(2, 1), (3, 2)]), (7, [(2, 1), (3, 1)]), (2, [(2, 1)]), (1, [])):
         smaller = empty_slot(SlotKind.COMING, "coming", T8)
         smaller.free = replace(smaller.free, cpu_millis=1000 * cpus)
