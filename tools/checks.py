@@ -34,7 +34,7 @@ TIME_LIMIT_S = {
 SIMULATED_SEEDS = 2000
 EDGES_S = 900.0
 CHAOS_SEEDS = 1000
-CORE_S = 500.0
+CORE_S = 590.0
 PROVEN_SEEDS = 200
 QUICK_SEEDS = 10
 """How many seeds the fast loop simulates; `make test` has 50, `make proofs` `PROVEN_SEEDS`."""

@@ -35,9 +35,6 @@ _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".*_cache", ".hypothesis", "build", "dist", "worktrees"
 )
 
-_PASSED = 0
-_FAILED = 1
-
 
 class Fate(Enum):
     """What became of a defect."""
@@ -124,6 +121,11 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int | None, str]:
         "no:xdist",
     ]
     command += [f"--timeout={TEST_TIME_LIMIT_S}", "--color=no", *tests]
+    return run_in(tree, command, TIME_LIMIT_S * len(tests))
+
+
+def run_in(tree: Path, command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+    """Run a command in a tree; return its exit code, None out of time, and what it said last."""
     with subprocess.Popen(
         command,
         cwd=tree,
@@ -134,7 +136,7 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int | None, str]:
         start_new_session=True,
     ) as process:
         try:
-            output, _ = process.communicate(timeout=TIME_LIMIT_S * len(tests))
+            output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()

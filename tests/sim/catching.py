@@ -23,7 +23,6 @@ from tests.sim.world import World
 
 MOST_SEEDS = 200
 KNOWN = Path(__file__).with_name("known_catches.json")
-LOST = Path(__file__).with_name("lost_catches.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +37,6 @@ def known_seeds() -> dict[str, int]:
     """Return the seed that is known to catch each defect, by the defect's name."""
     found: dict[str, int] = json.loads(KNOWN.read_text(encoding="utf-8"))
     return found
-
-
-def lost_catches() -> frozenset[str]:
-    """Return the defects whose known seed runs otherwise by now, so that another is looked for.
-
-    A change of what decides moves the runs of many seeds at once. Until `main` has found another
-    for each, which empties the list, the simulation does not hold these guards.
-    """
-    found: list[str] = json.loads(LOST.read_text(encoding="utf-8"))
-    return frozenset(found)
 
 
 def catch(mutant: Mutant, first: int | None = None) -> Catch | None:
@@ -79,16 +68,18 @@ def _caught_by(options: SimOptions) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Look for a seed of every defect whose known one does not catch it; return the exit status."""
+    """Look for a seed of each defect that names no test, the known one first; return the status."""
     # Imported here, since this module serves the defects' own tests.
     from tests.sim.mutants import MUTANTS
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--lost", action="store_true", help="only those without a known seed")
+    parser.add_argument("--new", action="store_true", help="only those without a known seed")
     options = parser.parse_args(arguments)
     known = known_seeds()
-    sought = [each for each in MUTANTS if not (options.lost and each.name in known)]
+    sought = [each for each in MUTANTS if each.test is None]
+    if options.new:
+        sought = [each for each in sought if each.name not in known]
     missed = 0
     with ProcessPoolExecutor(options.jobs) as pool:
         tries = {pool.submit(catch, each, known.get(each.name)): each.name for each in sought}
@@ -101,16 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 missed += 1
             else:
                 known[name] = how.seed
-            _note(known, [each.name for each in MUTANTS])
+            _note(known, {each.name for each in MUTANTS if each.test is None})
     return 1 if missed else 0
 
 
-def _note(known: dict[str, int], names: list[str]) -> None:
-    """Write down what is known by now: a search may be stopped and go on with `--lost`."""
-    seeds = {name: known[name] for name in sorted(names) if name in known}
+def _note(known: dict[str, int], names: set[str]) -> None:
+    """Write down what is known by now: a search may be stopped and go on with `--new`."""
+    seeds = {name: known[name] for name in sorted(known) if name in names}
     KNOWN.write_text(json.dumps(seeds, indent=1) + "\n", encoding="utf-8")
-    lost = sorted(set(names) - seeds.keys())
-    LOST.write_text(json.dumps(lost, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -154,6 +154,10 @@ ENDINGS = (
         where="longshore.dispatcher.engine.requests:UserRequests._set_priority",
         old="if priority == 0 and container.state is ContainerState.LOCKED:",
         new="if False:",
+        test=(
+            "tests/unit/test_planner_guards.py"
+            "::test_held_back_while_it_waits_or_has_a_claim_a_container_starts_nowhere"
+        ),
     ),
     Mutant(
         name="queued while it runs",
@@ -162,6 +166,10 @@ ENDINGS = (
         where="longshore.dispatcher.engine.requests:UserRequests._set_priority",
         old="if not container.has_open_attempt:",
         new="if True:",
+        test=(
+            "tests/unit/test_engine_flow.py"
+            "::test_priority_zero_holds_back_and_ends_what_runs_as_preempted"
+        ),
     ),
     Mutant(
         name="priority 0 waits",
@@ -208,6 +216,10 @@ ENDINGS = (
         where="longshore.dispatcher.state.attempt_end:classify",
         old="if end.kind is EndKind.REFUSED:",
         new="if False:",
+        test=(
+            "tests/unit/test_engine_flow.py"
+            "::test_a_refused_start_fails_the_container_with_the_runners_words"
+        ),
     ),
     Mutant(
         name="a preemption counts as a loss",
@@ -216,6 +228,10 @@ ENDINGS = (
         where="longshore.dispatcher.state.attempt_end:classify",
         old="if attempt.ending is AttemptOutcome.PREEMPTED:",
         new="if attempt.ending is AttemptOutcome.PREEMPTED and end.exit is not None:",
+        test=(
+            "tests/unit/test_engine_regressions.py"
+            "::test_what_is_being_preempted_goes_back_to_the_queue_even_when_its_instance_goes"
+        ),
     ),
     Mutant(
         name="losses without end",

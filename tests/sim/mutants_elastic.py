@@ -72,6 +72,7 @@ GIVING = (
         where="longshore.dispatcher.scheduler.elastic.place:ElasticPlacement._giveable",
         old="if job.mode is not ElasticMode.FLEXIBLE or not job.is_running:",
         new="if not job.is_running:",
+        test="tests/unit/test_elastic_controller.py::test_a_malleable_job_gives_nothing_back",
     ),
     Mutant(
         name="what a job needs is given back",
@@ -138,6 +139,10 @@ ENDS = (
         where="longshore.dispatcher.scheduler.elastic.controller:ElasticScheduler._look_at",
         old="if live.is_essential(key):",
         new="if False:",
+        test=(
+            "tests/unit/test_elastic_requests.py"
+            "::test_an_essential_container_that_is_cancelled_while_it_waits_fails_the_job"
+        ),
     ),
     Mutant(
         name="elastic members fail for good",
@@ -170,6 +175,10 @@ ENDS = (
         where="longshore.dispatcher.scheduler.elastic.lifecycle:_queued_again",
         old="_without_place(member) if member.state is MemberState.FINISHED else member",
         new="member",
+        test=(
+            "tests/unit/test_elastic_controller.py"
+            "::test_what_had_ended_well_runs_anew_when_its_job_begins_again"
+        ),
     ),
     Mutant(
         name="who has ended for good begins anew",
@@ -239,6 +248,10 @@ SETTLING = (
         where="longshore.dispatcher.scheduler.elastic.place:ElasticPlacement._take_turn",
         old="back = {seat.place for seat in displaced if self._sits_again(seat)}",
         new="back = set()",
+        test=(
+            "tests/unit/test_semantics_elastic.py"
+            "::test_nothing_is_given_back_that_is_of_no_use_to_who_waits"
+        ),
     ),
     Mutant(
         name="what is bought is for anybody",
@@ -247,6 +260,9 @@ SETTLING = (
         where="longshore.dispatcher.scheduler.elastic.demand:UnplacedMembers._find",
         old="slot = self._bought_for(job, component)",
         new="slot = None",
+        test=(
+            "tests/unit/test_elastic_buying.py::test_what_is_bought_for_somebody_is_claimed_for_him"
+        ),
     ),
     Mutant(
         name="instances are created at the first sight of a lack",

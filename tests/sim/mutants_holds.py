@@ -156,6 +156,10 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.create_backoff:CreateBackoff._repeats",
         old="again = began_at >= record.hold.until",
         new="again = True",
+        test=(
+            "tests/unit/test_backoff.py"
+            "::test_errors_of_creates_that_were_under_way_together_count_once"
+        ),
     ),
     Mutant(
         name="rate limits do not hold creates",
@@ -228,6 +232,10 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.launching:after_listing",
         old="_made_after_all(core, pending, now)",
         new="pass",
+        test=(
+            "tests/unit/test_ambiguous_creates.py"
+            "::test_a_create_in_doubt_whose_instance_is_listed_was_made"
+        ),
     ),
     Mutant(
         name="holds do not hinder the planner",
@@ -436,5 +444,9 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.boot_failures:prove",
         old=" and worker.appeared_at >= core.stillborn_since",
         new="",
+        test=(
+            "tests/unit/test_boot_failures.py"
+            "::test_the_first_start_on_an_instance_that_is_older_than_useless_ones_ends_no_hold"
+        ),
     ),
 )

@@ -68,6 +68,10 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.shutdown_decision:_drained",
         old="if facts.in_use:",
         new="if worker.load.busy_with:",
+        test=(
+            "tests/unit/test_semantics_pool.py"
+            "::test_running_that_drains_goes_when_every_attempt_is_given_up_by_kill"
+        ),
     ),
     Mutant(
         name="unknown instances are drained unseen",
@@ -140,6 +144,10 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.shutdown:on_destroy_due",
         old="destroy(core, worker, now)",
         new="pass",
+        test=(
+            "tests/unit/test_semantics_pool.py"
+            "::test_shutdown_still_listed_is_destroyed_again_until_it_leaves_the_listing"
+        ),
     ),
     Mutant(
         name="a destroy that is sent arms no repetition",
@@ -148,6 +156,10 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.core:PoolCore.release_cloud",
         old="self.timers.set(TimerKind.DESTROY, call.instance_id, again_at)",
         new="pass",
+        test=(
+            "tests/unit/test_holds_flow.py"
+            "::test_a_destroy_that_waited_is_due_again_counted_from_when_it_was_sent"
+        ),
     ),
     Mutant(
         name="destroyed is gone",
@@ -236,6 +248,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.shutdown:set_awaited",
         old="review(core, worker, now)",
         new="pass",
+        test="tests/unit/test_semantics_pool.py::test_idle_for_idle_timeout_but_wanted",
     ),
     Mutant(
         name="admins are answered before anything is stored",

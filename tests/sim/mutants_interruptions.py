@@ -84,6 +84,10 @@ INTERRUPTION_MUTANTS = (
         where="longshore.dispatcher.state.restarts:FailureHistory.due",
         old="self.interruptions > 1 or",
         new="",
+        test=(
+            "tests/unit/test_interruption.py"
+            "::test_a_container_that_is_taken_along_again_and_again_waits_longer_each_time"
+        ),
     ),
     Mutant(
         name="interruptions never wait longer",
@@ -92,5 +96,9 @@ INTERRUPTION_MUTANTS = (
         where="longshore.dispatcher.state.restarts:FailureHistory.longest_delay_s",
         old="doubled_s(_INTERRUPTION_FIRST_S, self.interruptions - 2, _INTERRUPTION_MOST_S)",
         new="_INTERRUPTION_FIRST_S",
+        test=(
+            "tests/unit/test_interruption.py"
+            "::test_a_container_that_is_taken_along_again_and_again_waits_longer_each_time"
+        ),
     ),
 )

@@ -44,6 +44,7 @@ DEPENDENCIES = (
         where="longshore.dispatcher.state.dependencies:_node",
         old="if not dependency.each or container.array_index is None:",
         new="if True:",
+        test="tests/unit/test_workflow_jobs.py::test_elements_wait_for_their_own",
     ),
     Mutant(
         name="the first end is enough",
@@ -116,6 +117,10 @@ DEPENDENCIES = (
         where="longshore.dispatcher.state.job_registry:JobRegistry.ends_with",
         old="ended.append((container.job_id, whole.succeeded == whole.total))",
         new="ended.append((container.job_id, True))",
+        test=(
+            "tests/unit/test_workflow_jobs.py"
+            "::test_who_waits_for_a_job_is_cancelled_when_any_of_it_has_failed"
+        ),
     ),
 )
 ARRAYS = (
@@ -134,6 +139,10 @@ ARRAYS = (
         where="longshore.dispatcher.state.dependencies:Workflow._node_ended",
         old="if self._jobs.enter(container):",
         new="if True:",
+        test=(
+            "tests/unit/test_workflow_jobs.py"
+            "::test_who_waits_for_others_does_not_line_up_by_another_priority"
+        ),
     ),
     Mutant(
         name="a turn is not passed on",
@@ -142,6 +151,10 @@ ARRAYS = (
         where="longshore.dispatcher.state.dependencies:Workflow._go_on",
         old="released = self._take_turn(self._jobs.leave(container), now) or released",
         new="self._jobs.leave(container)",
+        test=(
+            "tests/unit/test_workflow_jobs.py"
+            "::test_an_element_that_is_held_back_gives_its_turn_up_once_it_has_ended"
+        ),
     ),
     Mutant(
         name="one too many",
@@ -150,6 +163,7 @@ ARRAYS = (
         where="longshore.dispatcher.state.job_registry:JobRegistry.enter",
         old="if len(window.under_way) < window.most:",
         new="if len(window.under_way) <= window.most:",
+        test="tests/unit/test_workflow_jobs.py::test_an_array_has_no_more_under_way_than_it_may",
     ),
     Mutant(
         name="who has gone gets a turn",
@@ -166,6 +180,7 @@ ARRAYS = (
         where="longshore.dispatcher.state.job_registry:JobRegistry.leave",
         old="if window is None or container.id not in window.under_way:",
         new="if window is None:",
+        test="tests/unit/test_workflow_jobs.py::test_an_array_has_no_more_under_way_than_it_may",
     ),
     Mutant(
         name="who runs has no turn after a restart",
@@ -174,6 +189,7 @@ ARRAYS = (
         where="longshore.dispatcher.state.dependencies:Workflow.admit",
         old="self._jobs.force(container)",
         new="pass",
+        test="tests/unit/test_workflow_jobs.py::test_an_array_has_no_more_under_way_than_it_may",
     ),
     Mutant(
         name="elements do not know which they are",

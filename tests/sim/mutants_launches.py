@@ -68,6 +68,10 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.launching:after_listing",
         old="_made_after_all(core, pending, now)\n            continue",
         new="pass",
+        test=(
+            "tests/unit/test_ambiguous_creates.py"
+            "::test_a_create_in_doubt_whose_instance_is_listed_was_made"
+        ),
     ),
     Mutant(
         name="a destroyed instance boots again",
@@ -84,6 +88,9 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.listing:_see",
         old="if token and not worker.token:",
         new="if False:",
+        test=(
+            "tests/unit/test_semantics_workers.py::test_a_token_that_a_later_listing_shows_is_taken"
+        ),
     ),
     Mutant(
         name="any instance stands for a create",

@@ -44,6 +44,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.controller:SystemScheduler.take_in",
         old="self._past.put(past)",
         new="pass",
+        test=(
+            "tests/unit/test_per_instance_jobs.py"
+            "::test_a_sysbatch_that_succeeded_is_not_run_again_after_a_restart"
+        ),
     ),
     Mutant(
         name="lost and unwanted, and run once more",
@@ -52,6 +56,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.snapshot:_is_settled",
         old="return not runs_again_if_lost(container)",
         new="return False",
+        test=(
+            "tests/unit/test_per_instance_lost.py"
+            "::test_a_sysbatch_attempt_that_is_lost_runs_again_unless_its_user_says_not"
+        ),
     ),
     Mutant(
         name="any instance will do",
@@ -84,6 +92,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.apply:SystemApplier._waiting",
         old="if known is not None:",
         new="if known is not None and known.attempts:",
+        test=(
+            "tests/unit/test_per_instance_trouble.py"
+            "::test_a_daemon_that_finds_no_room_on_an_instance_is_told_until_it_has_some"
+        ),
     ),
     Mutant(
         name="a held job starts all the same",
@@ -92,6 +104,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.apply:SystemApplier._place",
         old="if is_held(job) or container.priority == 0:",
         new="if False:",
+        test=(
+            "tests/unit/test_per_instance_jobs.py"
+            "::test_a_held_job_places_nothing_until_it_is_released"
+        ),
     ),
     Mutant(
         name="held jobs take room",
@@ -100,6 +116,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.plan:_Turn.of",
         old="if job.held:",
         new="if False:",
+        test=(
+            "tests/unit/test_per_instance_planner.py"
+            "::test_a_held_job_is_told_what_it_would_get_and_takes_no_room"
+        ),
     ),
     Mutant(
         name="held jobs evict",
@@ -124,6 +144,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.match:closed",
         old="if host.behavior is IdleBehavior.DRAIN:",
         new="if False:",
+        test=(
+            "tests/unit/test_semantics_per_instance_places.py"
+            "::test_nothing_new_is_placed_on_a_held_or_draining_instance_unless_the_job_says_so"
+        ),
     ),
     Mutant(
         name="an admin's drain only counts",
@@ -132,6 +156,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.snapshot:host_of",
         old="if behavior is IdleBehavior.RUN and pool.is_draining(worker):",
         new="if False:",
+        test=(
+            "tests/unit/test_per_instance_rows.py"
+            "::test_an_instance_that_the_cloud_takes_back_gets_no_daemon_beside_its_batch_work"
+        ),
     ),
     Mutant(
         name="who nobody wants is overlooked",
@@ -140,6 +168,10 @@ PLACES = (
         where="longshore.dispatcher.scheduler.system.snapshot:host_of",
         old="and not pool.has_strays(worker.id)",
         new="",
+        test=(
+            "tests/unit/test_per_instance_jobs.py"
+            "::test_nothing_is_placed_where_a_process_that_nobody_wants_is_still_being_ended"
+        ),
     ),
     Mutant(
         name="who joins late is served all the same",
@@ -174,6 +206,10 @@ UPDATES = (
         where="longshore.dispatcher.scheduler.system.plan:_Turn._update",
         old="elif room.fits_now(need_, [attempt.resources]):",
         new="elif True:",
+        test=(
+            "tests/unit/test_per_instance_rows.py"
+            "::test_an_attempt_runs_on_where_its_successor_would_not_fit"
+        ),
     ),
     Mutant(
         name="rounds are forgotten",
@@ -208,6 +244,10 @@ OTHERS = (
         where="longshore.dispatcher.scheduler.system.apply:SystemApplier._evict",
         old="whom = StopReason(cause=StopCause.FOR_JOB, of=job.id)",
         new="whom = StopReason(cause=StopCause.NOTHING)",
+        test=(
+            "tests/unit/test_per_instance_beside_batch.py"
+            "::test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry"
+        ),
     ),
     Mutant(
         name="everybody may evict",
@@ -256,6 +296,7 @@ OTHERS = (
         where="longshore.dispatcher.scheduler.placement.preemption:_taken",
         old="groupby(sorted(willing, key=_loss), key=_priority)",
         new="groupby(sorted(willing, key=_loss, reverse=True), key=_priority)",
+        test="tests/unit/test_preemption.py::test_the_lowest_priority_goes_first",
     ),
     Mutant(
         name="more make way than need be",
@@ -264,6 +305,7 @@ OTHERS = (
         where="longshore.dispatcher.scheduler.placement.preemption:_needed",
         old="if trial.short():",
         new="if True:",
+        test="tests/unit/test_preemption.py::test_superfluous_ones_are_dropped",
     ),
     Mutant(
         name="residents leave before the batch work",
@@ -272,6 +314,7 @@ OTHERS = (
         where="longshore.dispatcher.scheduler.system.snapshot:host_of",
         old="has_batch_work=len(worker.load.attempts) > len(worker.load.resident)",
         new="has_batch_work=False",
+        test="tests/unit/test_per_instance_jobs.py::test_what_drains_ends_its_batch_work_first",
     ),
     Mutant(
         name="who ignores a drain ends all the same",
@@ -298,6 +341,10 @@ RESIDENTS = (
         where="longshore.pool.shutdown:dismiss",
         old="if not worker.link.session_up or not ending:",
         new="if True:",
+        test=(
+            "tests/unit/test_dismissal.py"
+            "::test_residents_get_term_and_the_instance_is_destroyed_when_the_last_has_ended"
+        ),
     ),
     Mutant(
         name="residents have no time",
@@ -306,6 +353,10 @@ RESIDENTS = (
         where="longshore.pool.shutdown:_is_ending",
         old="attempt.dismissed and not signals.given_up(attempt)",
         new="False",
+        test=(
+            "tests/unit/test_dismissal.py"
+            "::test_residents_have_the_longest_grace_of_them_but_no_more_than_all_get"
+        ),
     ),
     Mutant(
         name="residents are waited for without end",
@@ -322,6 +373,10 @@ RESIDENTS = (
         where="longshore.pool.shutdown:in_use",
         old="for attempt_id in worker.load.attempts.keys() - worker.load.resident",
         new="for attempt_id in worker.load.attempts.keys()",
+        test=(
+            "tests/unit/test_residents.py"
+            "::test_draining_ends_the_batch_work_first_and_the_residents_then"
+        ),
     ),
     Mutant(
         name="daemons take the places of containers",

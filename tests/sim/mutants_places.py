@@ -36,6 +36,10 @@ QUEUE = (
         where="longshore.dispatcher.state.queue:RequestClass.add",
         old="self._entries.remove(known, container.id)",
         new="pass",
+        test=(
+            "tests/unit/test_queue_and_cost.py"
+            "::test_a_new_priority_moves_a_container_and_leaves_no_ghost"
+        ),
     ),
 )
 ROOM = (
@@ -118,6 +122,7 @@ ROOM = (
         where="longshore.pool.probing:is_ready",
         old="and worker.state in _READY",
         new="",
+        test="tests/unit/test_residents.py::test_no_resident_is_placed_where_nothing_can_start",
     ),
     Mutant(
         name="work for the draining",

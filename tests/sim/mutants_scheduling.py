@@ -74,6 +74,10 @@ TOUCHES = (
         where="longshore.pool.attempts:on_exited",
         old="core.touch(worker.id)",
         new="pass",
+        test=(
+            "tests/unit/test_changes.py"
+            "::test_an_exit_told_by_a_worker_that_was_offline_lets_it_be_planned_onto_again"
+        ),
     ),
 )
 CLAIMS = (
@@ -140,6 +144,10 @@ CLAIMS = (
         where="longshore.dispatcher.scheduler.placement.fleet:Fleet.unclaim",
         old="self.give(slot, self._claimed[slot.id][key], number)",
         new="pass",
+        test=(
+            "tests/unit/test_spend_planner.py"
+            "::test_claims_that_are_given_up_are_paid_back_and_their_room_is_paid_by_who_gets_it"
+        ),
     ),
     Mutant(
         name="a start is not taken back",
@@ -164,6 +172,10 @@ CLAIMS = (
         where="longshore.dispatcher.scheduler.scale_up.batch:ScaleUp._within_reach",
         old="return reach",
         new="return reach[1:] or reach",
+        test=(
+            "tests/unit/test_planner_quota.py"
+            "::test_what_can_go_elsewhere_leaves_the_one_on_trial_to_those_that_cannot"
+        ),
     ),
 )
 RESTARTS = (
@@ -198,6 +210,7 @@ RESTARTS = (
         where="longshore.dispatcher.state.restarts:FailureHistory._is_tried_again",
         old="if exited and retries.exit_codes and last.exit_code not in retries.exit_codes:",
         new="if False:",
+        test="tests/unit/test_restart_policy.py::test_which_failures_are_tried_again",
     ),
     Mutant(
         name="any failure is tried again",
@@ -356,6 +369,10 @@ SHARING = (
         where="longshore.pool.charging:charge",
         old="if need.cpu_millis or sharers:",
         new="if True:",
+        test=(
+            "tests/unit/test_room.py"
+            "::test_the_first_request_of_no_cpus_takes_one_and_the_others_none"
+        ),
     ),
 )
 MAKING_WAY = (

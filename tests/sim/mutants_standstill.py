@@ -37,12 +37,17 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         "core.held_up = True",
         "pass",
     ),
-    _mutant(
-        "signals are decided in a standstill",
-        "no signal is decided while it could not be sent",
-        "longshore.pool.signals:send_if_wanted",
-        "if core.held_up:",
-        "if False:",
+    Mutant(
+        name="signals are decided in a standstill",
+        guard="no signal is decided while it could not be sent",
+        fault=_FAULT,
+        where="longshore.pool.signals:send_if_wanted",
+        old="if core.held_up:",
+        new="if False:",
+        test=(
+            "tests/unit/test_store_stall.py"
+            "::test_residents_of_what_is_shut_down_meanwhile_have_their_time_afterwards"
+        ),
     ),
     _mutant(
         "a standstill is silence",

@@ -20,6 +20,10 @@ STARTS = (
         where="longshore.pool.probing:_find_missing",
         old="or attempt.start_op",
         new="",
+        test=(
+            "tests/unit/test_engine_guards.py"
+            "::test_an_attempt_whose_start_is_in_flight_is_not_missing"
+        ),
     ),
     Mutant(
         name="missing by an old list",
@@ -44,6 +48,10 @@ STARTS = (
         where="longshore.pool.attempts:on_refused",
         old="if worker.health.strikes >= STRIKES_BEFORE_DRAIN:",
         new="if False:",
+        test=(
+            "tests/unit/test_engine_regressions.py"
+            "::test_an_instance_on_which_nothing_starts_is_drained_and_fails_nobody"
+        ),
     ),
     Mutant(
         name="users' faults are the instance's",
@@ -108,6 +116,10 @@ STARTS = (
         where="longshore.pool.attempts:on_unknown",
         old="attempt.settled_op = core.next_op()",
         new="",
+        test=(
+            "tests/unit/test_engine_guards.py"
+            "::test_a_probe_from_before_a_start_was_given_up_does_not_say_that_it_is_missing"
+        ),
     ),
     Mutant(
         name="started and settled",
@@ -198,6 +210,10 @@ EXITS = (
         where="longshore.pool.attempts:observe",
         old="elif current:",
         new="elif True:",
+        test=(
+            "tests/unit/test_engine_regressions.py"
+            "::test_what_a_stale_probe_shows_running_is_not_taken_for_a_stray"
+        ),
     ),
     Mutant(
         name="strays of others",
@@ -206,6 +222,9 @@ EXITS = (
         where="longshore.pool.core:PoolCore.find_attempt",
         old="attempt.worker_id == worker_id and ",
         new="",
+        test=(
+            "tests/unit/test_engine_distrust.py::test_an_instance_cannot_end_an_attempt_of_another"
+        ),
     ),
     Mutant(
         name="exits change nothing",
@@ -214,6 +233,10 @@ EXITS = (
         where="longshore.pool.attempts:_vacate",
         old="worker.link.revision += 1",
         new="pass",
+        test=(
+            "tests/unit/test_residents.py"
+            "::test_a_list_from_before_the_end_of_a_resident_makes_no_stray_of_it"
+        ),
     ),
 )
 KILLS = (
@@ -280,6 +303,10 @@ KILLS = (
         where="longshore.pool.probing:_resume_signals",
         old="if core.timers.due(TimerKind.SIGNAL, attempt.id) is None:",
         new="if True:",
+        test=(
+            "tests/unit/test_semantics_broken.py"
+            "::test_a_session_that_flaps_does_not_use_up_the_kills"
+        ),
     ),
 )
 PROBES = (
@@ -298,6 +325,10 @@ PROBES = (
         where="longshore.pool.probing:on_succeeded",
         old="if worker is None or worker.state is WorkerState.SHUTDOWN:",
         new="if worker is None:",
+        test=(
+            "tests/unit/test_probing_guards.py"
+            "::test_a_probe_that_succeeds_after_the_shutdown_began_leaves_no_session"
+        ),
     ),
     Mutant(
         name="a probe lets a lease run",
@@ -330,6 +361,10 @@ PROBES = (
         where="longshore.pool.probing:_send_probe",
         old="tuple(a.id for a in core.attempts_on(worker.id) if not a.stray)",
         new="()",
+        test=(
+            "tests/unit/test_engine_distrust.py"
+            "::test_probes_name_the_attempts_whose_logs_may_be_kept"
+        ),
     ),
     Mutant(
         name="a complaint is not heard",
@@ -370,6 +405,10 @@ PROBES = (
         where="longshore.pool.probing:on_succeeded",
         old="    if reattached:\n        # Later on",
         new="    if True:\n        # Later on",
+        test=(
+            "tests/unit/test_semantics_broken.py"
+            "::test_while_a_session_lives_its_heartbeats_say_what_is_broken"
+        ),
     ),
 )
 

@@ -17,7 +17,8 @@ class Mutant:
 
     `guard` says what the code that is broken is there for, `fault` which trouble reaches it. `old`
     must stand in the function's source exactly once. `also` breaks a second guard that would do.
-    `long_stalls` is whether only runs reach it in which the store is away for minutes.
+    `long_stalls` is whether only runs reach it in which the store is away for minutes. `test` is
+    the node id of the test that must fail for it; where it is None, a seed must.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Mutant:
     new: str
     also: Mutant | None = None
     long_stalls: bool = False
+    test: str | None = None
 
 
 @contextlib.contextmanager

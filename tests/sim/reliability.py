@@ -93,10 +93,16 @@ def _faults_table() -> str:
 
 def _guards_table() -> str:
     rows = [
-        (mutant.guard, mutant.fault, mutant.name, f"`{mutant.where.partition(':')[0]}`")
+        (
+            mutant.guard,
+            mutant.fault,
+            mutant.name,
+            f"`{mutant.where.partition(':')[0]}`",
+            "seeds" if mutant.test is None else f"`{mutant.test}`",
+        )
         for mutant in MUTANTS
     ]
-    return _table(("guard", "fault", "defect planted", "in"), rows)
+    return _table(("guard", "fault", "defect planted", "in", "caught by"), rows)
 
 
 def with_tables(page: str) -> str:

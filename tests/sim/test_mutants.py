@@ -1,4 +1,4 @@
-"""Every guard has a planted defect that the simulation catches within 200 seeds.
+"""Every guard has a planted defect that a named test or one of 200 seeds catches.
 
 `make test` plants some, others at each commit; `make proofs` plants all.
 """
@@ -6,33 +6,60 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from tests.rotation import commit, some_of
-from tests.sim.catching import catch, known_seeds, lost_catches
+from tests.sim.catching import catch, known_seeds
 from tests.sim.mutants import MUTANTS
 from tests.sim.options import options_of
 from tests.sim.planting import Mutant, mutated_code, planted
+from tests.sim.witness import TIME_LIMIT_S, testify
 from tests.sim.world import World
 
 AT_A_COMMIT = 40
-SOUGHT = [mutant for mutant in MUTANTS if mutant.name not in lost_catches()]
-CHOSEN = SOUGHT
+CHOSEN = list(MUTANTS)
 if "LONGSHORE_ALL_DEFECTS" not in os.environ:
-    CHOSEN = some_of(SOUGHT, AT_A_COMMIT, commit())
+    CHOSEN = some_of(MUTANTS, AT_A_COMMIT, commit())
+PROBE = Mutant(
+    name="probe",
+    guard="a month has its days",
+    fault="",
+    where="longshore.dispatcher.domain.timefmt:_date",
+    old="(153 * month + 2) // 5",
+    new="",
+    test="tests/unit/test_timefmt.py",
+)
 
 
 @pytest.mark.parametrize("mutant", CHOSEN, ids=lambda mutant: mutant.name)
 def test_the_defect_is_caught(mutant: Mutant) -> None:
-    first = known_seeds().get(mutant.name)
-    assert catch(mutant, first) is not None, f"{mutant.name}: no seed catches it"
+    if mutant.test is None:
+        first = known_seeds().get(mutant.name)
+        assert catch(mutant, first) is not None, f"{mutant.name}: no seed catches it"
+    else:
+        caught, said = testify(mutant, limit_s=TIME_LIMIT_S)
+        assert caught, f"{mutant.name}: no check of {mutant.test} fails\n{said}"
 
 
-def test_who_has_lost_its_seed_is_planted_and_has_none() -> None:
-    """Their runs have changed: `python -m tests.sim.catching` looks for a seed of each again."""
-    assert lost_catches() <= {mutant.name for mutant in MUTANTS}
-    assert not lost_catches() & known_seeds().keys()
+@pytest.mark.parametrize(
+    ("new", "test", "caught"),
+    [
+        ("(3 * month + 2) // 5", PROBE.test, True),
+        ("(153 * month + 2) // int('5')", PROBE.test, False),
+        ("no_such_name", PROBE.test, False),
+        ("(3 * month + 2) // 5", "tests/unit/no_such_file.py", False),
+    ],
+    ids=["a check fails", "passes", "breaks by itself", "is not there"],
+)
+def test_only_a_check_that_fails_is_a_catch(new: str, test: str | None, caught: bool) -> None:
+    assert testify(replace(PROBE, new=new, test=test), limit_s=TIME_LIMIT_S)[0] is caught
+
+
+def test_what_hangs_is_no_catch() -> None:
+    hangs = replace(PROBE, new="__import__('time').sleep(3600.0)")
+    assert not testify(hangs, limit_s=10.0)[0]
 
 
 def test_names_are_unique() -> None:

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from tests.sim.catching import known_seeds
 from tests.sim.glossary import FAULTS, PROMISES
 from tests.sim.mutants import MUTANTS
 from tests.sim.planting import Mutant, mutated_code
@@ -47,6 +48,11 @@ def test_every_planted_defect_fits_the_code(mutant: Mutant) -> None:
     parts = [mutant] if mutant.also is None else [mutant, mutant.also]
     for part in parts:
         assert mutated_code(part) is not None
+
+
+def test_each_planted_defect_is_known_to_be_caught_by_a_seed_or_a_test() -> None:
+    """A seed that is lost is sought by `python -m tests.sim.catching`; else a test takes over."""
+    assert {mutant.name for mutant in MUTANTS if mutant.test is None} == known_seeds().keys()
 
 
 def test_promises_are_found_in_code() -> None:

@@ -17,17 +17,21 @@ def probed(rig: Rig, *, broken: int) -> None:
         worker = rig.engine.pool.workers.get(probe.worker_id)
         if worker is None or worker.link.probe_op != probe.op_id:
             continue
-        why = "no container engine" if int(worker.id[-3:]) <= broken else ""
-        rig.send(
-            ProbeSucceeded(
-                op_id=probe.op_id,
-                worker_id=probe.worker_id,
-                revision=probe.revision,
-                began_at=rig.now,
-                host_key="k",
-                report=ProbeReport(attempts=(), boot_id="b", broken=why),
-            )
+        answer(rig, probe, "no container engine" if int(worker.id[-3:]) <= broken else "")
+
+
+def answer(rig: Rig, probe: Probe, broken: str) -> None:
+    """Answer a probe: nothing runs there, and its instance is broken, or "" is said of it."""
+    rig.send(
+        ProbeSucceeded(
+            op_id=probe.op_id,
+            worker_id=probe.worker_id,
+            revision=probe.revision,
+            began_at=rig.now,
+            host_key="k",
+            report=ProbeReport(attempts=(), boot_id="b", broken=broken),
         )
+    )
 
 
 def bought_at_once(count: int) -> Rig:
@@ -187,6 +191,21 @@ def test_an_older_instance_that_works_on_does_not_let_useless_ones_be_bought_wit
     bought_together = rig.pool_settings.max_concurrent_creates
     assert len(rig.created_types()) < 2 * bought_together + 10
     assert rig.engine.pool.stillborn > 2
+
+
+def test_the_first_start_on_an_instance_that_is_older_than_useless_ones_ends_no_hold() -> None:
+    rig = bought_at_once(1)
+    rig.advance(5)
+    rig.submit(make_container(2), make_container(3))
+    rig.advance(1)
+    oldest, *useless = last_commands(rig, Probe)
+    assert [probe.worker_id for probe in useless] == ["i-002", "i-003"]
+    for probe in useless:
+        answer(rig, probe, "no container engine")
+    answer(rig, oldest, "")
+    assert rig.worker_states()["i-001"] == "running"
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None, "it was bought before whatever went wrong"
 
 
 def refuse_start(rig: Rig, start: StartAttempt) -> None:

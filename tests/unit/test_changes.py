@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from longshore.dispatcher.domain.messages import CancelRequested
-from longshore.pool.messages import AttemptExited
-from longshore.pool.model import AttemptExit, ExitKind
+from longshore.pool import probing
+from longshore.pool.messages import AttemptExited, Probe
+from longshore.pool.model import AttemptExit, ExitKind, PoolSettings
 from tests.rigs.elastic_jobs import essential, rig_of, running, submit
-from tests.rigs.pool import PoolRig
+from tests.rigs.pool import ENDED_BY_TERM, PoolRig
 from tests.samples import make_container
 
 
@@ -21,6 +22,19 @@ def test_each_feed_is_drained_by_itself() -> None:
     assert one.drain() == {"i-2"}
     assert one.drain() == set()
     assert other.drain() == {"i-1", "i-2"}
+
+
+def test_an_exit_told_by_a_worker_that_was_offline_lets_it_be_planned_onto_again() -> None:
+    rig = PoolRig(settings=PoolSettings(offline_timeout_s=120, idle_timeout_s=3600))
+    worker = rig.boot("i-1")
+    rig.silent.add(Probe)
+    rig.lose_session(worker)
+    rig.advance(121)
+    assert not probing.takes_work(rig.core, worker, rig.now)
+    feed = rig.core.follow()
+    rig.send(AttemptExited(worker_id="i-1", attempt_id="of old", exit=ENDED_BY_TERM))
+    assert probing.takes_work(rig.core, worker, rig.now), "it was heard of"
+    assert feed.drain() == {"i-1"}
 
 
 def test_room_that_was_made_for_nobody_in_the_end_is_seen_by_elastic_jobs() -> None:

@@ -1,4 +1,7 @@
-"""The planted defects of the edges are what they say: plantable, distinct, with tests there are."""
+"""The planted defects of the edges are what they say: plantable, distinct, with tests there are.
+
+That the tests are there holds for those that defects of the core name, too.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from tests.edges.planting import (
     try_defect,
 )
 from tests.rotation import some_of
+from tests.sim.mutants import MUTANTS
 
 EDGES = ("pool/remote/", "pool/runner/", "dispatcher/store/", "dispatcher/logs/", "dispatcher/api/")
 
@@ -50,7 +54,9 @@ def test_they_are_many_distinct_and_at_the_edges() -> None:
 
 
 def test_each_names_a_test_that_there_is() -> None:
-    files = sorted({each.test.partition("::")[0] for each in DEFECTS})
+    named = {each.test for each in DEFECTS}
+    named |= {each.test for each in MUTANTS if each.test is not None}
+    files = sorted({each.partition("::")[0] for each in named})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *files], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
@@ -58,7 +64,7 @@ def test_each_names_a_test_that_there_is() -> None:
     collected = set(done.stdout.splitlines())
     # A test with parameters may be named without them: then all of them are run.
     collected |= {each.partition("[")[0] for each in collected}
-    assert {each.test for each in DEFECTS} <= collected
+    assert named <= collected
 
 
 def test_all_of_them_have_their_turn_and_one_commit_has_always_the_same() -> None:

@@ -18,7 +18,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType, UpdateStrategy
 from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import Resources
-from longshore.pool.messages import StartAttempt, StartRefused
+from longshore.pool.messages import InterruptionNoticed, StartAttempt, StartRefused
 from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.rigs.per_instance_jobs import FOO, LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
@@ -120,6 +120,19 @@ def test_a_draining_instance_gets_a_job_for_paused_ones_while_it_has_batch_work_
     rig.exit("c-1-1")
     rig.advance(60)
     assert (rig.of_job("j-1"), rig.cloud) == ([], {})
+
+
+def test_an_instance_that_the_cloud_takes_back_gets_no_daemon_beside_its_batch_work() -> None:
+    rig = DaemonRig(make_type(2, preemptible=True), pool=LONG)
+    rig.submit(make_container(1))
+    rig.advance(60)
+    (where,) = rig.engine.pool.workers
+    rig.starts()
+    rig.send(InterruptionNoticed(worker_id=where, at="2026-01-31T23:59:59Z"))
+    rig.submit_daemon(daemon())
+    rig.advance(30)
+    assert rig.worker_states() == {where: "running"}
+    assert rig.starts() == []
 
 
 @pytest.mark.parametrize("ignore_system", [False, True])

@@ -325,6 +325,16 @@ def test_a_job_may_wait_for_a_job() -> None:
     assert made.states()["c-3000"] == "running"
 
 
+def test_who_waits_for_a_job_is_cancelled_when_any_of_it_has_failed() -> None:
+    made = rig()
+    made.submit_job(*make_job(1, make_task(size=2)))
+    made.submit_job(*make_job(2, make_task(after=("j-1",))))
+    made.exit("c-1000-1", 1)
+    assert made.states()["c-2000"] == "queued", "the job has not ended"
+    made.exit("c-1001-1")
+    assert made.states()["c-2000"] == "cancelled"
+
+
 def job_of(made: Rig) -> Job:
     job = made.engine.table.jobs.job("j-1")
     assert job is not None
