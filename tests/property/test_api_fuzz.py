@@ -31,8 +31,8 @@ from tests.api_requests import (
     Sent,
     as_json,
 )
-from tests.api_server import MINIMAL, serving
 from tests.api_wire import Wire, check
+from tests.fake_api_server import MINIMAL, serving
 from tests.fake_backend import FakeBackend
 
 BATCH = 20

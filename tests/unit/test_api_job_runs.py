@@ -14,7 +14,7 @@ from longshore.dispatcher.api.render.containers import container_answer
 from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Attempt
-from tests.api_server import Client, connected
+from tests.fake_api_server import Client, connected
 from tests.job_bodies import ONE, task
 from tests.samples import make_container
 

@@ -11,7 +11,7 @@ import pytest
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
-from tests.api_server import Client, connected
+from tests.fake_api_server import Client, connected
 from tests.job_bodies import ONE, task
 
 SYSTEM: dict[str, Any] = {

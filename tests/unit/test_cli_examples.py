@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.cli.commands.main import main
-from tests.cli_server import CliServer, cli_server
+from tests.fake_cli_server import CliServer, cli_server
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted(ROOT.joinpath("examples").glob("*.yml"))

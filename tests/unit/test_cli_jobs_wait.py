@@ -22,8 +22,8 @@ from longshore.dispatcher.cli.render.progress import (
     outcomes,
     progress_for,
 )
-from tests.cli_server import CliServer, await_true, cli_server, meanwhile
-from tests.job_commands import INSTANCE, finish, run_job_through, start, submitted, write
+from tests.fake_cli_server import CliServer, await_true, cli_server, meanwhile
+from tests.fake_job_commands import INSTANCE, finish, run_job_through, start, submitted, write
 from tests.unit.test_cli_wait import process, terminal
 
 Capture = pytest.CaptureFixture[str]

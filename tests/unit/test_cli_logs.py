@@ -15,7 +15,7 @@ from longshore.dispatcher.cli.commands import logs
 from longshore.dispatcher.cli.commands.logs import PatienceAsked, look
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import UNREACHABLE, CommandFailure
-from tests.cli_server import CliServer, await_true, cli_server, meanwhile
+from tests.fake_cli_server import CliServer, await_true, cli_server, meanwhile
 
 Capture = pytest.CaptureFixture[str]
 INSTANCE = "i-1"

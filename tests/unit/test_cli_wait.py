@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.cli.commands.main import main
-from tests.cli_server import CliServer, await_true, cli_server, meanwhile
+from tests.fake_cli_server import CliServer, await_true, cli_server, meanwhile
 
 ROOT = Path(__file__).parent.parent.parent
 Capture = pytest.CaptureFixture[str]

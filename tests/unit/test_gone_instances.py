@@ -15,8 +15,8 @@ from longshore.dispatcher.domain.messages import SaveInstance
 from longshore.dispatcher.service.contracts import NotFound, Unavailable
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
-from tests.api_server import serving
-from tests.cli_server import cli_server
+from tests.fake_api_server import serving
+from tests.fake_cli_server import cli_server
 from tests.rigs.engine import Rig
 from tests.rigs.services import runtime_over, services_over, services_with, store_in
 from tests.samples import make_container, make_type

@@ -11,7 +11,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.pool.core import MOST_NOTES_OF_GONE
 from longshore.pool.messages import DestroyInstance
 from longshore.pool.model import BehaviorNote, IdleBehavior, PoolSettings
-from tests.cli_server import CliServer, cli_server
+from tests.fake_cli_server import CliServer, cli_server
 from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 

@@ -14,7 +14,7 @@ from longshore.dispatcher.service.contracts import Conflict
 from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import DestroyInstance, SetLease, SetTags
 from longshore.pool.model import IdleBehavior
-from tests.cli_server import cli_server
+from tests.fake_cli_server import cli_server
 from tests.rigs.engine import Rig, last_commands
 from tests.rigs.services import runtime_over, services_with
 from tests.samples import make_container
