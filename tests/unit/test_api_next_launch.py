@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fake_api_server import connected
+from tests.api_server import connected
 
 TASKS = [{"command": ["true"]}]
 

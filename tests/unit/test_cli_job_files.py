@@ -12,7 +12,7 @@ from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import Source, located
 from longshore.dispatcher.cli.submission import content
-from tests.fake_cli_server import CliServer, cli_server
+from tests.cli_server import CliServer, cli_server
 
 Capture = pytest.CaptureFixture[str]
 
