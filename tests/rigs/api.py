@@ -55,7 +55,13 @@ from longshore.dispatcher.store.paging import PAGE_LIMIT
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
-from longshore.pool.messages import AttemptExited, CreateInstance, LogComplete, StartAttempt
+from longshore.pool.messages import (
+    AttemptExited,
+    CreateInstance,
+    LogComplete,
+    SessionLost,
+    StartAttempt,
+)
 from longshore.pool.model import (
     AttemptExit,
     AttemptReport,
@@ -120,8 +126,6 @@ class ApiRig(MadeUpCloud):
         self.attempts: dict[str, Attempt] = {}
         self.launches: dict[str, Launch] = {}
         self.leftovers: LeftoverReport = NO_LEFTOVERS
-        self.last_heard: dict[str, float] = {}
-        """When an instance was last heard, for those that are not heard now."""
         self.silent |= {CreateInstance, StartAttempt}
         self._limits = limits or LimitsConfig()
         self._settings = settings or SchedulerSettings(max_hourly_spend_usd=Price(0))
@@ -236,8 +240,9 @@ class ApiRig(MadeUpCloud):
         self.runtime.post_committed(event)
 
     def heard_at(self, instance_id: str) -> float:
-        """Return when an instance was last heard: now, unless a test says otherwise."""
-        return self.last_heard.get(instance_id, self.now)
+        """Return when an instance was last heard: now."""
+        del instance_id
+        return self.now
 
     # ---- time ------------------------------------------------------------------------------
 
@@ -280,6 +285,17 @@ class ApiRig(MadeUpCloud):
         del self.cloud[instance_id], self.on_instance[instance_id]
         self.ended_because = why
         await self.pass_time(SYNC_S)
+
+    async def cut_off(self, instance_id: str) -> None:
+        """Let nothing come from an instance that is there, and nothing reach it."""
+        self.unreachable.add(instance_id)
+        self.give(SessionLost(worker_id=instance_id, last_contact=self.now, reason="reset"))
+        await self.settled()
+
+    async def reach_again(self, instance_id: str) -> None:
+        """Let an instance be reached that was cut off."""
+        self.unreachable.discard(instance_id)
+        await self.pass_time(POOL.probe_interval_s)
 
     async def start(self, container_id: str, instance_id: str) -> None:
         """Let an instance answer the start of a container that is meant for it."""
@@ -360,8 +376,7 @@ class ApiRig(MadeUpCloud):
         report = self.on_instance.get(attempt.instance_id, {}).get(attempt.id)
         if report is None or report.exit is None:
             return
-        here = self._log_sizes(attempt)
-        if here >= (report.exit.stdout_bytes, report.exit.stderr_bytes):
+        if self._log_sizes(attempt) == (report.exit.stdout_bytes, report.exit.stderr_bytes):
             self.logs.seal(attempt.id, attempt.container_id)
             self.give(LogComplete(worker_id=attempt.instance_id, attempt_id=attempt.id))
 
@@ -390,9 +405,10 @@ class ApiRig(MadeUpCloud):
         return [one for page in pages for one in page.items][::-1]
 
     def jobs(self) -> list[Job]:
-        """Return all jobs as they are committed, the oldest first."""
+        """Return all jobs as they are committed, with their tasks, the oldest first."""
         pages = _pages(lambda cursor: self.store.jobs(ALL_JOBS, cursor=cursor, limit=PAGE_LIMIT))
-        return [one for page in pages for one in page.items][::-1]
+        whole = (self.store.job(one.id) for page in pages for one in page.items)
+        return [one for one in whole if one is not None][::-1]
 
 
 def _pages(page_at: Callable[[str], P]) -> Iterator[P]:
