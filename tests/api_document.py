@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.routes import events
 from longshore.dispatcher.api.routes.openapi import DOCUMENT
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
+from longshore.dispatcher.service.services import Services
 
 MOST_DECIMALS = 8
 #: What the tests of the transport send, who do not care what it is.
@@ -97,11 +99,10 @@ def hold_to_document(app: web.Application) -> None:
 
 @cache
 def _any_document() -> Document:
-    """Return the document of some server: it is the same of all."""
-    from tests.fake_backend import FakeBackend  # only tests with events need it
-
+    """Return the document of some server: it is the same of all, and asks no service."""
+    nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
     app = make_app(
-        FakeBackend().services(),
+        Services(**nobody),
         limits=ApiLimits(),
         defaults=Defaults(),
         instance_type_names=(),

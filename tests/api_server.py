@@ -1,4 +1,4 @@
-"""The real API server on a free port, over a fake backend, and what to send to it."""
+"""The real API server on a free port, over the real services, and what to send to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.service.services import Services
 from tests.api_document import hold_to_document
-from tests.fake_backend import EPOCH, FakeBackend
+from tests.rigs.api import EPOCH, ApiRig
 
 INSTANCE_TYPES = ("large", "small")
 
@@ -60,11 +60,15 @@ NOW = EPOCH
 """When it is for the server; what it takes in is a little later each."""
 
 
+STOPPING = "the server is stopping; ask again once it is back"
+"""What it answers when its engine has been stopped."""
+
+
 class Client:
     """Sends JSON and returns (status, decoded answer)."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, backend: FakeBackend) -> None:
-        self.session, self.url, self.backend = session, url, backend
+    def __init__(self, session: aiohttp.ClientSession, url: str, rig: ApiRig) -> None:
+        self.session, self.url, self.rig = session, url, rig
         self.port = int(url.rsplit(":", 1)[1])
 
     async def call(self, method: str, path: str, **given: Any) -> tuple[int, Any]:
@@ -86,11 +90,15 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    backend: FakeBackend | Services, *, limits: ApiLimits | None = None
+    what: ApiRig | Services, *, limits: ApiLimits | None = None
 ) -> AsyncIterator[tuple[str, ApiRunner]]:
-    """Serve `backend` and yield the base URL and the runner, which may be cleaned up earlier."""
+    """Serve `what` and yield the base URL and the runner, which may be cleaned up earlier."""
+    if isinstance(what, ApiRig):
+        async with what.served() as services, serving(services, limits=limits) as served:
+            yield served
+        return
     app = make_app(
-        backend.services() if isinstance(backend, FakeBackend) else backend,
+        what,
         limits=limits or ApiLimits(),
         defaults=Defaults(),
         instance_type_names=INSTANCE_TYPES,
@@ -109,12 +117,12 @@ async def serving(
 
 @asynccontextmanager
 async def connected(
-    backend: FakeBackend | None = None, *, limits: ApiLimits | None = None
+    rig: ApiRig | None = None, *, limits: ApiLimits | None = None
 ) -> AsyncIterator[Client]:
-    """Serve a fake backend, a new one if none is given, and yield a client of it."""
-    backend = FakeBackend() if backend is None else backend
-    async with serving(backend, limits=limits) as (url, _), aiohttp.ClientSession() as session:
-        yield Client(session, url, backend)
+    """Serve a rig, a new one if none is given, and yield a client of it."""
+    rig = ApiRig() if rig is None else rig
+    async with serving(rig, limits=limits) as (url, _), aiohttp.ClientSession() as session:
+        yield Client(session, url, rig)
 
 
 async def raw_exchange(port: int, data: bytes, *, timeout_s: float = 10.0) -> bytes:

@@ -1,15 +1,16 @@
-"""A real API server over the fake backend, in a thread, for tests that speak HTTP from outside."""
+"""A real API server over the real services, in a thread, for tests that speak HTTP from outside."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import structlog
 from aiohttp import web
@@ -18,8 +19,10 @@ from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.service.services import Services
 from tests.api_document import hold_to_document
-from tests.fake_backend import FakeBackend
+from tests.rigs.api import ApiRig
 
 T = TypeVar("T")
 
@@ -30,8 +33,8 @@ DEADLINE_S = 60.0
 class CliServer:
     """What a test does to the server; usable from the test's thread."""
 
-    def __init__(self, *, port: int = 0, backend: FakeBackend | None = None) -> None:
-        self.backend = backend or FakeBackend(now=time.time)
+    def __init__(self, *, port: int = 0, rig: ApiRig | None = None) -> None:
+        self.rig = rig or ApiRig(now=time.time())
         self.port = port
         self.paths: list[str] = []
         self._loop = asyncio.new_event_loop()
@@ -57,16 +60,24 @@ class CliServer:
         self._thread.join()
         structlog.configure(**self._logging)
 
-    def do(self, action: Callable[[FakeBackend], T]) -> T:
+    @overload
+    def do(self, action: Callable[[ApiRig], Awaitable[T]]) -> T: ...
+    @overload
+    def do(self, action: Callable[[ApiRig], T]) -> T: ...
+    def do(self, action: Callable[[ApiRig], Any]) -> Any:
         """Return what `action` gives on the server's event loop."""
 
-        async def run() -> T:
-            return action(self.backend)
+        async def run() -> Any:
+            given = action(self.rig)
+            return await given if inspect.isawaitable(given) else given
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(DEADLINE_S)
 
     def containers(self) -> list[Container]:
-        return self.do(lambda backend: list(backend._containers.values()))
+        return self.do(lambda rig: rig.containers())
+
+    def jobs(self) -> dict[str, Job]:
+        return {job.id: job for job in self.do(lambda rig: rig.jobs())}
 
     def await_container(self, number: int = 1) -> str:
         """Return the id of the last container once there are `number` of them."""
@@ -82,10 +93,21 @@ class CliServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        # A backend that served before belongs to a loop that is closed.
-        self.backend._stopped, self.backend._changed = False, asyncio.Event()
+        async with self.rig.served() as services:
+            runner = ApiRunner(self._app(services))
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            self._stopping = asyncio.Event()
+            self._ready.set()
+            await self._stopping.wait()
+            self.rig.end_followers()
+            await runner.cleanup()
+
+    def _app(self, services: Services) -> web.Application:
         app = make_app(
-            self.backend.services(),
+            services,
             limits=LIMITS,
             defaults=Defaults(),
             instance_type_names=("small", "large"),
@@ -98,22 +120,13 @@ class CliServer:
 
         app.on_response_prepare.append(note)
         hold_to_document(app)
-        runner = ApiRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)
-        await site.start()
-        self.port = runner.addresses[0][1]
-        self._stopping = asyncio.Event()
-        self._ready.set()
-        await self._stopping.wait()
-        self.backend.stop()
-        await runner.cleanup()
+        return app
 
 
 @contextmanager
-def cli_server(*, port: int = 0, backend: FakeBackend | None = None) -> Iterator[CliServer]:
+def cli_server(*, port: int = 0, rig: ApiRig | None = None) -> Iterator[CliServer]:
     """Run a server; it ends with the context."""
-    server = CliServer(port=port, backend=backend)
+    server = CliServer(port=port, rig=rig)
     server.start()
     try:
         yield server

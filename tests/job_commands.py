@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 
-import msgspec
 import pytest
 
-from longshore.dispatcher.api.render.jobs import job_answer
 from longshore.dispatcher.cli.commands.main import main
 from tests.cli_server import CliServer
-from tests.fake_backend import FakeBackend
 
 INSTANCE = "i-1"
 DIAMOND = """
@@ -38,12 +35,12 @@ def diamond(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 def start(server: CliServer, container_id: str, instance_id: str = INSTANCE) -> None:
     """Let a container run."""
-    server.do(lambda backend: backend.start(container_id, instance_id))
+    server.do(lambda rig: rig.start(container_id, instance_id))
 
 
 def finish(server: CliServer, container_id: str, code: int = 0) -> None:
     """Let a container that runs end."""
-    server.do(lambda backend: backend.finish(container_id, code))
+    server.do(lambda rig: rig.finish(container_id, code))
 
 
 def run_through(server: CliServer, container_id: str, code: int = 0) -> None:
@@ -54,24 +51,12 @@ def run_through(server: CliServer, container_id: str, code: int = 0) -> None:
 
 def write(server: CliServer, container_id: str, said: bytes) -> None:
     """Let a container write to stdout."""
-    server.do(lambda backend: backend.push_log(container_id, said))
-
-
-def tell(server: CliServer, job_id: str) -> None:
-    """Let the server say how a job is, as the dispatcher does: without its tasks."""
-
-    def publish(backend: FakeBackend) -> None:
-        answer = job_answer(backend._as_it_is(backend._jobs[job_id]), with_tasks=False)
-        backend.publish("job", job_id, msgspec.to_builtins(answer))
-
-    server.do(publish)
+    server.do(lambda rig: rig.push_log(container_id, said))
 
 
 def run_job_through(server: CliServer, job_id: str, *codes: int) -> None:
-    """Let a job's containers end with these codes, one after the other, and tell of each."""
+    """Let a job's containers end with these codes, one after the other."""
     mine = [each.id for each in server.containers() if each.job_id == job_id]
     for container_id, code in zip(mine, codes, strict=True):
         start(server, container_id)
-        tell(server, job_id)
         finish(server, container_id, code)
-        tell(server, job_id)

@@ -33,7 +33,7 @@ from tests.api_requests import (
 )
 from tests.api_server import MINIMAL, serving
 from tests.api_wire import Wire, check
-from tests.fake_backend import FakeBackend
+from tests.rigs.api import ApiRig
 
 BATCH = 20
 BATCHES = 100
@@ -61,23 +61,23 @@ class Server:
         # One thread, started now: one that starts later looks like a leak of the test under way.
         self._loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
         await asyncio.to_thread(threading.get_ident)
-        backend = FakeBackend()
-        backend.add_instance("i-1")
-        async with serving(backend, limits=LIMITS) as (_, runner):
+        rig = ApiRig()
+        async with serving(rig, limits=LIMITS) as (_, runner):
             self.port = runner.addresses[0][1]
-            await self._fill(backend)
+            await self._fill(rig)
             self._ready.set()
             await self._stop.wait()
 
-    async def _fill(self, backend: FakeBackend) -> None:
+    async def _fill(self, rig: ApiRig) -> None:
         """Have a container of each kind, ended with a log, running, waiting, and some jobs."""
         await self._post("/v1/containers", [MINIMAL] * 3)
-        for job in (JOB, SYSTEM, TEMPLATE):
+        for job in (SYSTEM, TEMPLATE, JOB):
             await self._post("/v1/jobs", job)
-        backend.start("c-00000001", "i-1")
-        backend.push_log("c-00000001", b"some output\n")
-        backend.finish("c-00000001", 3)
-        backend.start("c-00000002", "i-1")
+        await rig.add_instance("i-1")
+        await rig.start("c-00000001", "i-1")
+        rig.push_log("c-00000001", b"some output\n")
+        await rig.finish("c-00000001", 3)
+        await rig.start("c-00000002", "i-1")
 
     async def _post(self, target: str, body: object) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -112,10 +112,10 @@ def of_jobs(method: str, target: str, body: object) -> Sent:
     return Sent(method=method, target=target, body=as_json(body))
 
 
-TEMPLATE_RUN = "/v1/jobs/j-00000003/dispatch"
+TEMPLATE_RUN = "/v1/jobs/j-00000005/dispatch"
 WELL_AND_ILL = [
     *(of_jobs("POST", "/v1/jobs", body) for body in (JOB, SYSTEM, ELASTIC, TEMPLATE, {})),
-    *(of_jobs("PUT", "/v1/jobs/j-00000002", body) for body in ({**SYSTEM, "name": "b"}, {})),
+    *(of_jobs("PUT", "/v1/jobs/j-00000004", body) for body in ({**SYSTEM, "name": "b"}, {})),
     *(of_jobs("POST", "/v1/jobs/plan", body) for body in (ELASTIC, {})),
     *(of_jobs("POST", TEMPLATE_RUN, body) for body in (*DISPATCHES, {})),
 ]

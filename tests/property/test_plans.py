@@ -218,7 +218,7 @@ def creates_of_others(rig: DaemonRig) -> Counter[str]:
     rig.silent |= {CreateInstance, StartAttempt, SignalAttempt, DestroyInstance}
     rig.sent.clear()
     rig.engine._dirty = True  # as after any event
-    rig._give(Woken())
+    rig.give(Woken())
     return Counter(rig.created_types())
 
 

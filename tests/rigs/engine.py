@@ -1,14 +1,13 @@
 """An engine with a made-up cloud around it: literal times, no event loop, every command kept.
 
-The rig answers commands as a well-behaved cloud would unless a test takes an answer into its own
-hands (`answers` off for that kind). `Engine.check()` runs after every event.
+`Engine.check()` runs after every event.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -33,55 +32,32 @@ from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.fork import EngineFork
 from longshore.dispatcher.engine.outbox import Outbox, Write
 from longshore.dispatcher.engine.view import EngineView
-from longshore.drivers.errors import CloudError
-from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
+from longshore.drivers.interface import InstanceType
 from longshore.pool.messages import (
     AttemptExited,
-    AttemptStarted,
-    CloseSession,
-    Created,
-    CreateFailed,
     CreateInstance,
-    Destroyed,
-    DestroyInstance,
-    FindInstance,
-    InstanceFound,
-    Listed,
     ListInstances,
     LogComplete,
     PoolCommand,
-    Probe,
-    ProbeFailed,
-    ProbeSucceeded,
-    ReleaseAttempt,
-    SessionLost,
-    SetLease,
-    SetTags,
-    SignalAttempt,
     StartAttempt,
-    StartUnknown,
-    TagsSet,
-    UpdateLimits,
 )
 from longshore.pool.model import (
     AttemptExit,
     AttemptReport,
     ExitKind,
     Fault,
-    InstanceSeen,
-    MachineSize,
     PoolSettings,
-    ProbeReport,
+    Worker,
 )
 from tests.job_samples import ended_nodes
+from tests.rigs.cloud import CLUSTER, MadeUpCloud
 from tests.rigs.store import RigStore
 from tests.samples import made_container, make_type
 
-CLUSTER = "test"
 CommandKind = TypeVar("CommandKind", bound=PoolCommand)
 
 
-class Rig(RigStore):
+class Rig(MadeUpCloud, RigStore):
     """One engine, the cloud it sees and the store it writes."""
 
     def __init__(
@@ -95,7 +71,8 @@ class Rig(RigStore):
         store: str = "",
         store_since: float = -math.inf,
     ) -> None:
-        super().__init__()
+        MadeUpCloud.__init__(self)
+        RigStore.__init__(self)
         self.store, self.store_since = store, store_since
         self.store_accepted = False
         self.quota_groups = dict(quota_groups or {})
@@ -103,28 +80,9 @@ class Rig(RigStore):
         self.pool_settings = pool or PoolSettings()
         self.settings = settings or SchedulerSettings()
         self.now = 1000.0
-        self.cloud: dict[str, InstanceSeen] = {}
-        self.on_instance: dict[str, dict[str, AttemptReport]] = {}
-        self.boot_id = "b"
-        self.boot_error = ""
-        self.trial_error = ""
-        self.machine: MachineSize | None = None
-        self.machines: dict[str, MachineSize] = {}
-        """What an instance says that it has; others say what `machine` is, nothing for None."""
-        self.sent: list[PoolCommand] = []
         self.published: list[Publication] = []
         self.confirmed: list[int] = []
-        self.silent: set[type[PoolCommand]] = set()
-        self.hidden: set[str] = set()
-        """What is in the cloud, and neither its listings nor its word on an id tell."""
-        self.unreachable: set[str] = set()
-        """What is in the cloud and does not answer at its address."""
-        self.knows_ended = True
-        self.ended_because = ""
-        """Whether the cloud says of an id that its instance has ended."""
-        self.create_error: Callable[[CreateInstance], CloudError | None] = lambda _command: None
         self._numbers = itertools.count(1)
-        self._instance_numbers = itertools.count(1)
         self._container_numbers = itertools.count(1)
         self._boot(recovered or Recovered(), listed=listed)
 
@@ -170,7 +128,7 @@ class Rig(RigStore):
 
     def send(self, event: Event) -> None:
         """Give one event to the engine, carry out what it asks for, then let it settle."""
-        self._give(event)
+        self.give(event)
         self.settle()
 
     def settle(self) -> None:
@@ -179,7 +137,7 @@ class Rig(RigStore):
             due = self.engine.next_wakeup(self.now)
             if due is None or due > self.now:
                 return
-            self._give(Woken())
+            self.give(Woken())
         raise AssertionError("the engine never settles")
 
     def advance(self, seconds: float) -> None:
@@ -250,21 +208,6 @@ class Rig(RigStore):
         self.send(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
         self.send(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
 
-    def boot(self, type_name: str, **tags: str) -> str:
-        """Let an instance of ours be in the cloud that nobody here created; return its id."""
-        instance_id = f"i-{next(self._instance_numbers):03}"
-        all_tags = {
-            "longshore-cluster": CLUSTER,
-            "longshore-type": type_name,
-            "longshore-idle-behavior": "run",
-            **{key.replace("_", "-"): value for key, value in tags.items()},
-        }
-        self.cloud[instance_id] = InstanceSeen(
-            id=instance_id, address=f"{instance_id}:22", tags=tuple(sorted(all_tags.items()))
-        )
-        self.on_instance[instance_id] = {}
-        return instance_id
-
     # ---- looking ---------------------------------------------------------------------------
 
     def kinds(self) -> list[str]:
@@ -289,7 +232,12 @@ class Rig(RigStore):
 
     # ---- the world -------------------------------------------------------------------------
 
-    def _give(self, event: Event) -> None:
+    @property
+    def workers(self) -> Mapping[str, Worker]:
+        return self.engine.pool.workers
+
+    def give(self, event: Event) -> None:
+        """Give one event to the engine and carry out what it asks for."""
         commands = self.engine.handle(event, self.now)
         self.engine.check()
         self._carry_out(commands)
@@ -298,7 +246,7 @@ class Rig(RigStore):
         """Let the engine know whether its commands wait for the store."""
         news = self.outbox.news(self.now)
         if news is not None:
-            self._give(news)
+            self.give(news)
 
     def _carry_out(self, commands: list[Command]) -> None:
         writes, ready = self.outbox.put(commands, self.now)
@@ -324,139 +272,9 @@ class Rig(RigStore):
             if isinstance(command, Publication):
                 self.published.append(command)
                 continue
-            self.sent.append(command)
-            if type(command) not in self.silent:
-                self._answer(command)
-
-    def _answer(self, command: PoolCommand) -> None:
-        match command:
-            case Probe():
-                self.probe_now(command)
-            case StartAttempt():
-                self.start_now(command)
-            case ReleaseAttempt():
-                self.on_instance.get(command.worker_id, {}).pop(command.attempt_id, None)
-            case SignalAttempt() | CloseSession() | SetLease() | UpdateLimits():
-                pass
-            case _:
-                self._answer_call(command)
-
-    def _answer_call(
-        self,
-        command: ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance,
-    ) -> None:
-        match command:
-            case ListInstances():
-                self.list_now(command.op_id)
-            case CreateInstance():
-                self.create_now(command)
-            case DestroyInstance():
-                known = self.cloud.pop(command.instance_id, None) is not None
-                self.on_instance.pop(command.instance_id, None)
-                self._give(
-                    Destroyed(op_id=command.op_id, instance_id=command.instance_id, known=known)
-                )
-            case SetTags():
-                seen = self.cloud.get(command.instance_id)
-                if seen is not None:
-                    self.cloud[seen.id] = replace(seen, tags=command.tags)
-                self._give(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
-            case FindInstance():
-                self.find_now(command)
-
-    def list_now(self, op_id: int) -> None:
-        """Answer a listing with what is in the cloud; the sessions of what is not are lost."""
-        for worker in list(self.engine.pool.workers.values()):
-            if worker.link.session_up and worker.cloud.listed and worker.id not in self.cloud:
-                self._give(SessionLost(worker_id=worker.id, last_contact=0.0, reason="reset"))
-        shown = sorted(self.cloud.keys() - self.hidden)
-        instances = tuple(self.cloud[id_] for id_ in shown)
-        self._give(Listed(op_id=op_id, began_at=self.now, instances=instances))
-
-    def find_now(self, command: FindInstance) -> None:
-        """Answer what the cloud knows of an instance."""
-        existence = Existence.UNKNOWN
-        if command.instance_id not in self.hidden:
-            if command.instance_id in self.cloud:
-                existence = Existence.PRESENT
-            elif self.knows_ended:
-                existence = Existence.GONE
-        self._give(
-            InstanceFound(
-                op_id=command.op_id,
-                instance_id=command.instance_id,
-                existence=existence,
-                reason=self.ended_because if existence is Existence.GONE else "",
-            )
-        )
-
-    def create_now(self, command: CreateInstance) -> None:
-        """Answer a create call."""
-        error = self.create_error(command)
-        if error is not None:
-            self._give(CreateFailed(op_id=command.op_id, token=command.launch.token, error=error))
-            return
-        instance_id = f"i-{next(self._instance_numbers):03}"
-        assert dict(command.tags)[TOKEN_TAG] == command.launch.token
-        assert command.launch.token in self.launches, "created before it was journalled"
-        seen = InstanceSeen(id=instance_id, address=f"{instance_id}:22", tags=command.tags)
-        self.cloud[instance_id] = seen
-        self.on_instance[instance_id] = {}
-        self._give(Created(op_id=command.op_id, token=command.launch.token, instance=seen))
-
-    def probe_now(self, command: Probe) -> None:
-        """Answer a probe with what runs on the instance."""
-        if command.worker_id not in self.cloud.keys() - self.unreachable:
-            self._give(
-                ProbeFailed(
-                    op_id=command.op_id,
-                    worker_id=command.worker_id,
-                    revision=command.revision,
-                    stage="connect",
-                    message="no route",
-                )
-            )
-            return
-        reports = self.on_instance[command.worker_id]
-        self._give(
-            ProbeSucceeded(
-                op_id=command.op_id,
-                worker_id=command.worker_id,
-                revision=command.revision,
-                began_at=self.now,
-                host_key="ssh-ed25519 AAAA",
-                report=ProbeReport(
-                    attempts=tuple(reports[id_] for id_ in sorted(reports)),
-                    boot_id=self.boot_id,
-                    machine=self.machines.get(command.worker_id, self.machine),
-                ),
-                boot_error=self.boot_error if command.boot else "",
-                trial_error=self.trial_error if command.trial else None,
-            )
-        )
-
-    def start_now(self, command: StartAttempt) -> None:
-        """Answer a start: the attempt runs."""
-        attempt_id = command.order.attempt_id
-        assert self.attempts[attempt_id].outcome is None, "started before it was journalled"
-        if command.worker_id not in self.cloud:
-            self._give(
-                StartUnknown(
-                    op_id=command.op_id,
-                    worker_id=command.worker_id,
-                    attempt_id=attempt_id,
-                    message="no session",
-                )
-            )
-            return
-        self.on_instance[command.worker_id][attempt_id] = AttemptReport(
-            attempt_id=attempt_id, container_id=command.order.container_id
-        )
-        self._give(
-            AttemptStarted(op_id=command.op_id, worker_id=command.worker_id, attempt_id=attempt_id)
-        )
+            self.carry_out(command)
 
 
-def last_commands(rig: Rig, kind: type[CommandKind]) -> list[CommandKind]:
+def last_commands(rig: MadeUpCloud, kind: type[CommandKind]) -> list[CommandKind]:
     """Return the commands of one kind, oldest first."""
     return [command for command in rig.sent if isinstance(command, kind)]

@@ -82,8 +82,8 @@ class DaemonRig(Rig):
         how = AttemptExit(kind=ExitKind.EXITED, code=143)
         report = AttemptReport(attempt_id=attempt_id, container_id="", exit=how)
         self.on_instance[worker_id][attempt_id] = report
-        self._give(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
-        self._give(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
+        self.give(AttemptExited(worker_id=worker_id, attempt_id=attempt_id, exit=how))
+        self.give(LogComplete(worker_id=worker_id, attempt_id=attempt_id))
 
     def submit_daemon(self, job: Job) -> None:
         """Commit a per-instance job and tell the engine."""

@@ -89,7 +89,7 @@ class WorkerRig(Rig):
         if worker_id not in self.cloud:
             super().probe_now(command)
         elif boot_error and not command.look_anyway:
-            self._give(
+            self.give(
                 ProbeFailed(
                     op_id=command.op_id,
                     worker_id=worker_id,
@@ -105,7 +105,7 @@ class WorkerRig(Rig):
                 boot_id="b",
                 broken=self.complaints.get(worker_id, ""),
             )
-            self._give(
+            self.give(
                 ProbeSucceeded(
                     op_id=command.op_id,
                     worker_id=worker_id,

@@ -20,7 +20,7 @@ from longshore.dispatcher.api.accept_backpressure import AcceptGuard
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from tests.api_server import raw_exchange, serving
-from tests.fake_backend import FakeBackend
+from tests.rigs.api import ApiRig
 
 REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST_REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -29,9 +29,9 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def server(
-    limits: ApiLimits, backend: FakeBackend | None = None
+    limits: ApiLimits, rig: ApiRig | None = None
 ) -> AsyncIterator[tuple[int, ApiRunner]]:
-    async with serving(backend or FakeBackend(), limits=limits) as (url, runner):
+    async with serving(rig or ApiRig(), limits=limits) as (url, runner):
         yield int(url.rsplit(":", 1)[1]), runner
 
 
@@ -320,7 +320,7 @@ async def test_other_errors_of_the_loop_are_handled_as_before() -> None:
 
 async def test_nothing_is_left_of_a_server() -> None:
     before = open_files()
-    async with serving(FakeBackend()) as (url, _):
+    async with serving(ApiRig()) as (url, _):
         await raw_exchange(int(url.rsplit(":", 1)[1]), LAST_REQUEST)
         assert len(open_files()) > len(before)
     assert asyncio.get_running_loop().get_exception_handler() is None

@@ -115,13 +115,17 @@ async def test_who_names_exit_codes_means_what_exits_with_them(
 
 
 async def test_what_a_container_waits_for_comes_back_in_full(client: Client) -> None:
-    after = ["c-1", {"of": "j-2", "on": "end"}, {"of": "j-2/align.v2", "on": "success"}]
+    await client.post("/v1/containers", MINIMAL)
+    job = {"tasks": [{"name": "align.v2", **MINIMAL}, {"name": "sort", **MINIMAL}]}
+    _, made = await client.post("/v1/jobs", job)
+    of_task = f"{made['id']}/align.v2"
+    after = ["c-00000001", {"of": made["id"], "on": "end"}, {"of": of_task, "on": "success"}]
     status, answer = await client.post("/v1/containers", {**MINIMAL, "after": after})
     assert status == 201
     assert answer["after"] == [
-        {"of": "c-1", "on": "success", "each": False},
-        {"of": "j-2", "on": "end", "each": False},
-        {"of": "j-2/align.v2", "on": "success", "each": False},
+        {"of": "c-00000001", "on": "success", "each": False},
+        {"of": made["id"], "on": "end", "each": False},
+        {"of": of_task, "on": "success", "each": False},
     ]
 
 
@@ -131,34 +135,33 @@ async def test_a_moment_that_has_passed_is_nothing_to_wait_for(client: Client) -
 
 
 async def test_the_life_of_a_container_shows(client: Client) -> None:
-    backend = client.backend
+    rig = client.rig
     await client.post("/v1/containers", MINIMAL)
-    backend.waiting["c-00000001"] = "It is number 1 in the queue."
+    await rig.settled()
     _, answer = await client.call("GET", "/v1/containers/c-00000001")
-    assert answer["waiting"] == "It is number 1 in the queue."
-    backend.add_instance("i-1")
-    backend.start("c-00000001", "i-1")
-    backend.finish("c-00000001", 3)
+    assert answer["waiting"].startswith(rig.wait_reason("c-00000001"))
+    assert answer["waiting"].endswith("(position 1 of 1)")
+    await rig.add_instance("i-1")
+    await rig.start("c-00000001", "i-1")
+    rig.now += 36.0
+    await rig.finish("c-00000001", 3)
     _, answer = await client.call("GET", "/v1/containers/c-00000001")
     assert (answer["state"], answer["exit_code"], answer["waiting"]) == ("failed", 3, None)
-    assert answer["reason"] == {"code": "exit_code", "message": "It exited with 3."}
+    assert answer["reason"] == {"code": "exit_code", "message": "it exited with 3"}
     assert (answer["instance"], answer["instance_type"]) == ("i-1", "small")
-    assert answer["cost_usd"] == 0.0001
+    assert answer["cost_usd"] == 1.562e-05, "the 64th part of 36 s"
     attempt = answer["attempts"][0]
     assert attempt["outcome"] == "failed"
-    assert attempt["price_per_hour"] == 0.34
+    assert attempt["price_per_hour"] == 0.1
     assert attempt["started_at"].endswith(".000Z")
 
 
 async def test_of_many_attempts_the_last_are_answered_and_how_many_there_were(
     client: Client,
 ) -> None:
-    backend = client.backend
+    rig = client.rig
     await client.post("/v1/containers", MINIMAL)
-    backend.add_instance("i-1")
-    for _ in range(SHOWN_ATTEMPTS + 5):
-        backend.start("c-00000001", "i-1")
-        backend.lose("c-00000001")
+    await rig.remember_lost("c-00000001", SHOWN_ATTEMPTS + 5)
     _, alone = await client.call("GET", "/v1/containers/c-00000001")
     _, page = await client.call("GET", "/v1/containers")
     (listed,) = page["items"]
@@ -173,10 +176,7 @@ async def test_of_many_attempts_the_last_are_answered_and_how_many_there_were(
 async def test_a_page_is_no_shorter_for_attempts_that_it_does_not_show() -> None:
     async with connected(limits=ApiLimits(page_bytes=50_000)) as client:
         await client.post("/v1/containers", [MINIMAL] * 4)
-        client.backend.add_instance("i-1")
-        for _ in range(100):
-            client.backend.start("c-00000001", "i-1")
-            client.backend.lose("c-00000001")
+        await client.rig.remember_lost("c-00000001", 100)
         _, page = await client.call("GET", "/v1/containers")
         assert len(page["items"]) == 4
 
@@ -195,7 +195,7 @@ async def test_a_list_is_all_or_nothing(client: Client) -> None:
         "[2].commnd",
         "[2].command",
     ]
-    assert client.backend.submissions == 1
+    assert len(client.rig.containers()) == 2
 
 
 async def test_ten_thousand_containers_are_taken_at_once(client: Client) -> None:
@@ -211,22 +211,22 @@ async def test_an_idempotency_key_makes_a_repeat_harmless(client: Client) -> Non
     assert first["id"] == again["id"]
     status, answer = await client.post("/v1/containers", MINIMAL, **key)
     assert status == 409
-    assert "abc" in answer["detail"]
+    assert "this Idempotency-Key was used for another request" in answer["detail"]
     for bad in ("", "x" * 201, "a b"):
         status, answer = await client.post("/v1/containers", MINIMAL, **{"Idempotency-Key": bad})
         assert status == 400
         assert answer["errors"][0]["path"] == "Idempotency-Key"
-    assert client.backend.submissions == 1
+    assert len(client.rig.containers()) == 1
 
 
 async def test_listing_filters_and_pages(client: Client) -> None:
-    backend = client.backend
+    rig = client.rig
     await client.post("/v1/containers", [{**MINIMAL, "name": f"n{n}"} for n in range(5)])
     await client.post("/v1/containers", FULL)
-    backend.add_instance("i-1")
-    backend.start("c-00000001", "i-1")
-    backend.start("c-00000002", "i-1")
-    backend.finish("c-00000002")
+    await rig.add_instance("i-1")
+    await rig.start("c-00000001", "i-1")
+    await rig.start("c-00000002", "i-1")
+    await rig.finish("c-00000002")
 
     async def ids(query: str) -> list[int]:
         status, answer = await client.call("GET", f"/v1/containers{query}")
@@ -239,7 +239,7 @@ async def test_listing_filters_and_pages(client: Client) -> None:
     assert await ids("?state=running,succeeded") == [2, 1]
     assert await ids("?project=vision") == [6]
     assert await ids("?name=n3") == [4]
-    assert await ids("?instance=i-1&user=anonymous") == [2, 1]
+    assert await ids("?instance=i-1&user=anonymous") == [6, 5, 4, 3, 2, 1]
     assert await ids("?user=nobody") == []
     seen: list[str] = []
     cursor: str | None = ""
@@ -251,16 +251,19 @@ async def test_listing_filters_and_pages(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "large", [{"env": {"A": "x" * 20_000}}, {"after": [f"c-{number}" for number in range(450)]}]
+    "large",
+    [{"env": {"A": "x" * 20_000}}, {"after": [f"c-{number:08d}" for number in range(1, 451)]}],
 )
 async def test_pages_of_large_containers_are_shorter(large: dict[str, Any]) -> None:
     limits = ApiLimits(page_bytes=50_000)
     async with connected(limits=limits) as client:
-        await client.post("/v1/containers", [{**MINIMAL, **large}] * 5)
+        await client.post("/v1/containers", [MINIMAL] * 450)
+        large = {**MINIMAL, **large, "name": "large"}
+        assert (await client.post("/v1/containers", [large] * 5))[0] == 201
         pages: list[list[str]] = []
         cursor: str | None = ""
         while cursor is not None:
-            _, answer = await client.call("GET", f"/v1/containers?cursor={cursor}")
+            _, answer = await client.call("GET", f"/v1/containers?name=large&cursor={cursor}")
             pages.append([one["id"] for one in answer["items"]])
             cursor = answer["next_cursor"]
         assert [len(page) for page in pages] == [2, 2, 1]

@@ -8,14 +8,14 @@ import pytest
 
 from longshore.dispatcher.api.guards import loopback_port
 from tests.api_server import raw_exchange, serving
-from tests.fake_backend import FakeBackend
+from tests.rigs.api import ApiRig
 
 BODY = b'{"command": ["true"]}'
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async with serving(FakeBackend()) as (url, _):
+    async with serving(ApiRig()) as (url, _):
         yield int(url.rsplit(":", 1)[1])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import JobType, JobTypeSpec, PerInstanceTerms, Schedule
 from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.store.store import Store
@@ -14,19 +13,21 @@ from tests.rigs.engine import Rig
 from tests.rigs.services import services_over
 from tests.store_values import url_in
 
+RESTLESS = 5
+"""So many ends in a row are trouble."""
 SYSTEM = {"type": "system", "tasks": [{"command": ["true"]}]}
 
 
 async def test_a_job_for_each_instance_says_why_it_is_on_none_where_it_is_looked_at() -> None:
     async with connected() as client:
-        _, made = await client.post("/v1/jobs", SYSTEM)
+        large = {"command": ["true"], "constraints": {"instance_types": ["large"]}}
+        _, made = await client.post("/v1/jobs", {**SYSTEM, "tasks": [large]})
         path = f"/v1/jobs/{made['id']}"
-        assert (await client.call("GET", path))[1]["waiting_for"] is None
-        client.backend.nowhere[made["id"]] = WaitReason(
-            code="all_filtered", message="label foo (2)"
-        )
+        assert (await client.call("GET", path))[1]["waiting_for"]["code"] == "no_instances"
+        await client.rig.add_instance("i-1")
         told = (await client.call("GET", path))[1]["waiting_for"]
-        assert (told["code"], told["message"]) == ("all_filtered", "label foo (2)")
+        assert told["code"] == "all_filtered"
+        assert "instance" in told["message"]
         _, listed = await client.call("GET", "/v1/jobs")
         assert not any("waiting_for" in each for each in [made, *listed["items"]])
 
@@ -36,11 +37,16 @@ async def test_a_job_for_each_instance_says_what_is_wrong_with_it_in_lists_too()
         _, made = await client.post("/v1/jobs", SYSTEM)
         _, listed = await client.call("GET", "/v1/jobs")
         assert [each["trouble"] for each in listed["items"]] == [None]
-        client.backend.troubles[made["id"]] = Reason(code="no_type", message="none would do")
+        await client.rig.add_instance("i-1")
+        for _ in range(RESTLESS):
+            container_id = client.rig.containers()[-1].id
+            await client.rig.start(container_id, "i-1")
+            await client.rig.finish(container_id, 1)
         _, listed = await client.call("GET", "/v1/jobs")
         _, shown = await client.call("GET", f"/v1/jobs/{made['id']}")
         for told in (listed["items"][0], shown):
-            assert told["trouble"] == {"code": "no_type", "message": "none would do"}
+            assert told["trouble"]["code"] == "started_again"
+            assert "i-1" in told["trouble"]["message"]
 
 
 async def test_other_jobs_say_nothing_of_instances() -> None:

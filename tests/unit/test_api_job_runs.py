@@ -33,7 +33,7 @@ PARAMETERIZED: dict[str, Any] = {
     "parameterized": {"required": ["input"], "optional": {"Width": "640"}},
     "tasks": [
         task("split", env={"A": "1"}),
-        task("each", "split", "c-9", "j-8/x", array=3),
+        task("each", "split", array=3),
     ],
 }
 OF_OTHER_TYPES = {
@@ -160,31 +160,33 @@ async def test_a_periodic_job_says_when_it_is_launched_next_where_it_is_looked_a
 
 
 async def test_a_dispatched_job_is_a_run_of_its_own(client: Client) -> None:
-    await client.post("/v1/jobs", PARAMETERIZED)
+    await client.post("/v1/containers", {**ONE, "project": "vision"})
+    _, other = await client.post("/v1/jobs", {"project": "vision", "tasks": [task("x")]})
+    after = ("split", "c-00000001", f"{other['id']}/x")
+    tasks = [PARAMETERIZED["tasks"][0], task("each", *after, array=3)]
+    _, made = await client.post("/v1/jobs", {**PARAMETERIZED, "tasks": tasks})
     status, run = await client.post(
-        "/v1/jobs/j-00000001/dispatch", {"parameters": {"input": "a b\n", "Width": ""}}
+        f"/v1/jobs/{made['id']}/dispatch", {"parameters": {"input": "a b\n", "Width": ""}}
     )
-    assert (status, run["id"], run["parent"]) == (201, "j-00000002", "j-00000001")
+    assert (status, run["parent"]) == (201, made["id"])
     for key in ("name", "priority", "project", "labels"):
         assert run[key] == PARAMETERIZED[key]
     assert (run["periodic"], run["parameterized"], run["counts"]["queued"]) == (None, None, 4)
     success = {"on": "success", "each": False}
-    assert run["tasks"][1]["after"] == [
-        {"of": each, **success} for each in ("split", "c-9", "j-8/x")
-    ]
-    _, listed = await client.call("GET", "/v1/containers?job=j-00000002&task=split")
+    assert run["tasks"][1]["after"] == [{"of": each, **success} for each in after]
+    _, listed = await client.call("GET", f"/v1/containers?job={run['id']}&task=split")
     [split] = listed["items"]
     given = {"LONGSHORE_PARAMETER_INPUT": "a b\n", "LONGSHORE_PARAMETER_WIDTH": ""}
     assert split["env"] == {"A": "1", **given}
-    _, listed = await client.call("GET", "/v1/containers?job=j-00000002&task=each")
+    _, listed = await client.call("GET", f"/v1/containers?job={run['id']}&task=each")
     assert [one["env"] for one in listed["items"]] == [given] * 3
-    assert listed["items"][0]["after"][0]["of"] == "j-00000002/split"
+    assert listed["items"][0]["after"][0]["of"] == f"{run['id']}/split"
 
 
 async def test_what_may_be_left_out_has_a_value_then(client: Client) -> None:
     await client.post("/v1/jobs", PARAMETERIZED)
-    await client.post("/v1/jobs/j-00000001/dispatch", {"parameters": {"input": "x"}})
-    _, listed = await client.call("GET", "/v1/containers?task=split")
+    _, run = await client.post("/v1/jobs/j-00000001/dispatch", {"parameters": {"input": "x"}})
+    _, listed = await client.call("GET", f"/v1/containers?job={run['id']}&task=split")
     assert listed["items"][0]["env"]["LONGSHORE_PARAMETER_WIDTH"] == "640"
 
 
@@ -194,7 +196,7 @@ async def test_runs_are_found_by_their_parent(client: Client) -> None:
     for number in (1, 2, 1):
         await client.post(f"/v1/jobs/j-0000000{number}/dispatch", {"parameters": {"input": "x"}})
     _, answer = await client.call("GET", "/v1/jobs?parent=j-00000001")
-    assert [one["id"] for one in answer["items"]] == ["j-00000005", "j-00000003"]
+    assert [one["id"] for one in answer["items"]] == ["j-00000013", "j-00000003"]
     assert (await client.call("GET", "/v1/jobs?parent=j-9"))[1]["items"] == []
 
 
@@ -239,7 +241,7 @@ async def test_what_is_wrong_with_parameters_is_told_at_once(
     status, answer = await client.post("/v1/jobs/j-00000001/dispatch", body)
     assert status == 400
     assert {each["path"]: each["message"] for each in answer["errors"]} == errors
-    assert client.backend.submissions == 1
+    assert len(client.rig.jobs()) == 1
 
 
 async def test_who_cannot_be_dispatched_is_a_conflict(client: Client) -> None:
@@ -258,11 +260,13 @@ async def test_who_cannot_be_dispatched_is_a_conflict(client: Client) -> None:
     await client.call("PATCH", "/v1/jobs/j-00000001", json={"held": True})
     assert await refused(1) == "job j-00000001 is held: release it first"
     await client.call("PATCH", "/v1/jobs/j-00000001", json={"held": False})
-    assert (await client.post("/v1/jobs/j-00000001/dispatch", given))[0] == 201
+    status, run = await client.post("/v1/jobs/j-00000001/dispatch", given)
+    assert status == 201
     await client.post("/v1/jobs/j-00000001/cancel", {})
+    await client.rig.settled()
     assert await refused(1) == "job j-00000001 has ended: it is cancelled; submit another"
     # Its runs go on.
-    assert (await client.call("GET", "/v1/jobs/j-00000003"))[1]["state"] == "pending"
+    assert (await client.call("GET", f"/v1/jobs/{run['id']}"))[1]["state"] == "pending"
     assert (await client.post("/v1/jobs/j-9/dispatch", given))[0] == 404
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from longshore.dispatcher.api.render.jobs import plan_answer
+from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
@@ -129,9 +132,8 @@ async def test_what_has_ended_is_not_updated(client: Client) -> None:
 # ---- plans ---------------------------------------------------------------------------------------
 
 
-async def test_a_plan_is_answered_whole_and_changes_nothing(client: Client) -> None:
-    backend = client.backend
-    backend.planned = JobPlan(
+def test_a_plan_is_told_whole() -> None:
+    plan = JobPlan(
         counts=Counts(
             place=1,
             update=2,
@@ -152,9 +154,7 @@ async def test_a_plan_is_answered_whole_and_changes_nothing(client: Client) -> N
         steps_left_out=41,
         of_run=True,
     )
-    status, answer = await client.post("/v1/jobs/plan", SYSTEM)
-    assert status == 200
-    assert answer == {
+    assert json.loads(encode(plan_answer(plan, None, None))) == {
         "changes": {
             "place": 1,
             "update": 2,
@@ -185,16 +185,27 @@ async def test_a_plan_is_answered_whole_and_changes_nothing(client: Client) -> N
         "of_run": True,
         "next_launch": None,
     }
+
+
+async def test_a_plan_changes_nothing(client: Client) -> None:
+    await client.rig.add_instance("i-1")
+    status, answer = await client.post("/v1/jobs/plan", SYSTEM)
+    assert (status, answer["changes"]["place"]) == (200, 1)
     assert (await client.call("GET", "/v1/jobs"))[1]["items"] == []
 
 
 async def test_an_update_is_planned_for_the_job_that_is_named(client: Client) -> None:
+    rig = client.rig
     await client.post("/v1/jobs", SYSTEM)
-    body = {"type": "system", "tasks": [ONE]}
-    assert (await client.post("/v1/jobs/plan?job=j-00000001", body))[0] == 200
-    assert (await client.post("/v1/jobs/plan", body))[0] == 200
-    asked = [(user, job_id, new.project) for user, job_id, new in client.backend.plans_asked]
-    assert asked == [("anonymous", "j-00000001", "vision"), ("anonymous", "", "default")]
+    await rig.add_instance("i-1")
+    await rig.start(rig.containers()[0].id, "i-1")
+    body = {"type": "system", "tasks": [{**ONE, "command": ["false"]}]}
+    _, of_it = await client.post("/v1/jobs/plan?job=j-00000001", body)
+    _, of_another = await client.post("/v1/jobs/plan", body)
+    planned = [
+        (each["changes"]["update"], each["changes"]["place"]) for each in (of_it, of_another)
+    ]
+    assert planned == [(1, 0), (0, 1)]
     assert (await client.call("GET", "/v1/jobs/j-00000001"))[1]["revision"] == 1
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-import aiohttp
 import pytest
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.domain.jobs import Job
-from tests.api_server import MINIMAL, Client, connected, serving
-from tests.fake_backend import FakeBackend
+from longshore.dispatcher.domain.messages import Change, RequestJobHold, RequestJobPriority
+from tests.api_server import MINIMAL, STOPPING, Client, connected
 from tests.job_bodies import ONE, chain, task
 
 COUNTS = {"queued": 0, "locked": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0}
@@ -24,8 +23,8 @@ PIPELINE: dict[str, Any] = {
     "tasks": [
         task("split"),
         task("align", {"of": "split"}, array={"size": 3, "max_running": 2}),
-        task("sort", {"of": "align", "on": "end", "each": True}, "c-9", array=3),
-        task("merge", "align", "sort", "j-8/x"),
+        task("sort", {"of": "align", "on": "end", "each": True}, array=3),
+        task("merge", "align", "sort"),
     ],
 }
 
@@ -79,7 +78,15 @@ async def test_a_minimal_job_gets_the_defaults(client: Client) -> None:
 
 
 async def test_a_job_says_what_waits_for_what(client: Client) -> None:
-    status, answer = await client.post("/v1/jobs", PIPELINE)
+    await client.post("/v1/containers", {**MINIMAL, "project": "vision"})
+    _, other = await client.post("/v1/jobs", {"project": "vision", "tasks": [task("x")]})
+    of_another = f"{other['id']}/x"
+    tasks = [
+        *PIPELINE["tasks"][:2],
+        task("sort", {"of": "align", "on": "end", "each": True}, "c-00000001", array=3),
+        task("merge", "align", "sort", of_another),
+    ]
+    status, answer = await client.post("/v1/jobs", {**PIPELINE, "tasks": tasks})
     assert status == 201
     for key in ("name", "type", "priority", "project", "labels"):
         assert answer[key] == PIPELINE[key]
@@ -96,48 +103,49 @@ async def test_a_job_says_what_waits_for_what(client: Client) -> None:
     assert [one["after"] for one in answer["tasks"]] == [
         [],
         [{"of": "split", **success}],
-        [{"of": "align", "on": "end", "each": True}, {"of": "c-9", **success}],
-        [{"of": "align", **success}, {"of": "sort", **success}, {"of": "j-8/x", **success}],
+        [{"of": "align", "on": "end", "each": True}, {"of": "c-00000001", **success}],
+        [{"of": "align", **success}, {"of": "sort", **success}, {"of": of_another, **success}],
     ]
-    assert await client.call("GET", "/v1/jobs/j-00000001") == (200, answer)
+    assert await client.call("GET", f"/v1/jobs/{answer['id']}") == (200, answer)
 
 
 async def test_its_containers_say_what_they_are_part_of(client: Client) -> None:
     await client.post("/v1/containers", MINIMAL)
-    await client.post("/v1/jobs", {**PIPELINE, "tasks": PIPELINE["tasks"][:2]})
+    _, job = await client.post("/v1/jobs", {**PIPELINE, "tasks": PIPELINE["tasks"][:2]})
     _, answer = await client.call("GET", "/v1/containers")
     parts = [
         (one["id"][-1], one["job"], one["task"], one["array_index"]) for one in answer["items"]
     ]
     assert parts == [
-        ("5", "j-00000001", "align", 2),
-        ("4", "j-00000001", "align", 1),
-        ("3", "j-00000001", "align", 0),
-        ("2", "j-00000001", "split", None),
+        ("6", job["id"], "align", 2),
+        ("5", job["id"], "align", 1),
+        ("4", job["id"], "align", 0),
+        ("3", job["id"], "split", None),
         ("1", None, None, None),
     ]
     newest = answer["items"][0]
     assert (newest["name"], newest["priority"], newest["project"]) == ("align", 700, "vision")
-    assert newest["after"] == [{"of": "j-00000001/split", "on": "success", "each": False}]
+    assert newest["after"] == [{"of": f"{job['id']}/split", "on": "success", "each": False}]
 
 
 async def test_containers_are_found_by_their_part_of_a_job(client: Client) -> None:
     await client.post("/v1/containers", MINIMAL)
-    await client.post("/v1/jobs", PIPELINE)
-    await client.post("/v1/jobs", {"tasks": [{**ONE, "array": 2}]})
+    _, first = await client.post("/v1/jobs", PIPELINE)
+    _, second = await client.post("/v1/jobs", {"tasks": [{**ONE, "array": 2}]})
+    known = [each.id for each in client.rig.containers()]
 
     async def ids(query: str) -> list[int]:
         status, answer = await client.call("GET", f"/v1/containers?{query}")
         assert status == 200
-        return [int(one["id"][2:]) for one in answer["items"]]
+        return [known.index(one["id"]) + 1 for one in answer["items"]]
 
-    assert await ids("job=j-00000001") == [9, 8, 7, 6, 5, 4, 3, 2]
-    assert await ids("job=j-00000001&task=align") == [5, 4, 3]
-    assert await ids("job=j-00000001&array_index=1") == [7, 4]
-    assert await ids("job=j-00000001&task=sort&array_index=0") == [6]
-    assert await ids("array_index=0&state=queued") == [10, 6, 3]
-    assert await ids("job=j-00000003") == []
-    assert await ids("job=j-00000002&limit=1") == [11]
+    assert await ids(f"job={first['id']}") == [9, 8, 7, 6, 5, 4, 3, 2]
+    assert await ids(f"job={first['id']}&task=align") == [5, 4, 3]
+    assert await ids(f"job={first['id']}&array_index=1") == [7, 4]
+    assert await ids(f"job={first['id']}&task=sort&array_index=0") == [6]
+    assert await ids(f"job={first['id']}&array_index=0&state=queued") == [6, 3]
+    assert await ids("job=j-99999999") == []
+    assert await ids(f"job={second['id']}&limit=1") == [11]
 
 
 @pytest.mark.parametrize(
@@ -160,23 +168,26 @@ async def test_a_wrong_parameter_is_named(client: Client, path: str, wrong: str)
 
 
 async def test_jobs_are_listed_without_tasks_by_filters_and_pages(client: Client) -> None:
-    backend = client.backend
-    backend.add_instance("i-1")
+    rig = client.rig
     for number in range(5):
         await client.post("/v1/jobs", {"name": f"n{number}", "tasks": [ONE]})
     await client.post("/v1/jobs", PIPELINE)
-    backend.start("c-00000001", "i-1")
-    backend.start("c-00000002", "i-1")
-    backend.finish("c-00000002", 3)
-    backend.start("c-00000003", "i-1")
-    backend.finish("c-00000003")
-    await client.post("/v1/jobs/j-00000004/cancel", {})
+    await rig.add_instance("i-1")
+    first, second, third = (each.id for each in rig.containers()[:3])
+    jobs = [each.id for each in rig.jobs()]
+    await rig.start(first, "i-1")
+    await rig.start(second, "i-1")
+    await rig.finish(second, 3)
+    await rig.start(third, "i-1")
+    await rig.finish(third)
+    await client.post(f"/v1/jobs/{jobs[3]}/cancel", {})
+    await rig.end_cancelled(rig.containers()[3].id)
 
     async def ids(query: str) -> list[int]:
         status, answer = await client.call("GET", f"/v1/jobs{query}")
         assert status == 200
         assert all("tasks" not in one for one in answer["items"])
-        return [int(one["id"][2:]) for one in answer["items"]]
+        return [jobs.index(one["id"]) + 1 for one in answer["items"]]
 
     assert await ids("") == [6, 5, 4, 3, 2, 1]
     assert await ids("?state=pending") == [6, 5]
@@ -194,7 +205,7 @@ async def test_jobs_are_listed_without_tasks_by_filters_and_pages(client: Client
         cursor = answer["next_cursor"]
     assert len(seen) == len(set(seen)) == 6
     _, answer = await client.call("GET", "/v1/jobs?project=vision")
-    assert answer["items"][0]["counts"] == counts(queued=8)
+    assert answer["items"][0]["counts"] == counts(queued=7, locked=1)
 
 
 async def test_pages_of_jobs_with_many_labels_are_shorter() -> None:
@@ -212,20 +223,20 @@ async def test_pages_of_jobs_with_many_labels_are_shorter() -> None:
 
 
 async def test_the_life_of_a_job_shows(client: Client) -> None:
-    backend = client.backend
-    backend.add_instance("i-1")
+    rig = client.rig
+    await rig.add_instance("i-1")
     await client.post("/v1/jobs", {"tasks": [{**ONE, "array": 3}]})
-    backend.start("c-00000001", "i-1")
-    backend.start("c-00000002", "i-1")
-    backend.finish("c-00000002", 7)
+    await rig.start("c-00000002", "i-1")
+    await rig.start("c-00000003", "i-1")
+    await rig.finish("c-00000003", 7)
     _, answer = await client.call("GET", "/v1/jobs/j-00000001")
     assert (answer["state"], answer["exit_code"]) == ("running", None)
-    assert answer["counts"] == counts(queued=1, running=1, failed=1)
+    assert answer["counts"] == counts(locked=1, running=1, failed=1)
     assert answer["tasks"][0]["counts"] == answer["counts"]
     assert answer["started_at"] is not None
-    backend.finish("c-00000001")
-    backend.start("c-00000003", "i-1")
-    backend.finish("c-00000003", 3)
+    await rig.finish("c-00000002")
+    await rig.start("c-00000004", "i-1")
+    await rig.finish("c-00000004", 3)
     _, answer = await client.call("GET", "/v1/jobs/j-00000001")
     assert (answer["state"], answer["exit_code"]) == ("failed", 7)
     assert answer["counts"] == counts(succeeded=1, failed=2)
@@ -250,30 +261,22 @@ async def test_a_job_is_held_released_and_moved(client: Client) -> None:
     assert [each["priority"] for each in answer["items"]] == [9, 9]
 
 
-class NotingBackend(FakeBackend):
-    """Notes in which order a job is changed."""
+async def test_a_job_is_held_before_it_is_moved_and_released_after(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.post("/v1/jobs", {"tasks": [ONE]})
+    asked: list[object] = []
+    request = client.rig.store.write
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[object] = []
+    def noting(changes: Sequence[Change], *, wait: bool = False) -> Future[None]:
+        asked.extend(each.held for each in changes if isinstance(each, RequestJobHold))
+        asked.extend(each.priority for each in changes if isinstance(each, RequestJobPriority))
+        return request(changes, wait=wait)
 
-    async def set_job_priority(self, job_id: str, priority: int) -> Job:
-        self.asked.append(priority)
-        return await super().set_job_priority(job_id, priority)
-
-    async def hold_job(self, job_id: str, *, held: bool) -> Job:
-        self.asked.append(held)
-        return await super().hold_job(job_id, held=held)
-
-
-async def test_a_job_is_held_before_it_is_moved_and_released_after() -> None:
-    backend = NotingBackend()
-    async with serving(backend) as (url, _), aiohttp.ClientSession() as session:
-        client = Client(session, url, backend)
-        await client.post("/v1/jobs", {"tasks": [ONE]})
-        for change in ({"priority": 9, "held": True}, {"priority": 8, "held": False}):
-            assert (await client.call("PATCH", "/v1/jobs/j-00000001", json=change))[0] == 200
-    assert backend.asked == [True, 9, 8, False]
+    monkeypatch.setattr(client.rig.store, "write", noting)
+    for change in ({"priority": 9, "held": True}, {"priority": 8, "held": False}):
+        assert (await client.call("PATCH", "/v1/jobs/j-00000001", json=change))[0] == 200
+    assert asked == [True, 9, 8, False]
 
 
 @pytest.mark.parametrize(
@@ -300,16 +303,19 @@ async def test_cancelling_ends_all_of_a_job_and_once(client: Client) -> None:
     await client.post("/v1/jobs", PIPELINE)
     one = "/v1/jobs/j-00000001"
     status, answer = await client.post(f"{one}/cancel", {})
-    assert (status, answer["state"]) == (202, "cancelled")
-    assert answer["reason"] == {"code": "cancelled", "message": "A user cancelled it."}
+    assert status == 202
+    await client.rig.settled()
+    _, answer = await client.call("GET", one)
+    assert answer["state"] == "cancelled"
+    assert answer["reason"] == {"code": "cancelled", "message": "cancelled"}
     assert answer["counts"] == counts(cancelled=8)
     status, answer = await client.post(f"{one}/cancel", {})
-    assert (status, answer["detail"]) == (409, "job j-00000001 has ended: it is cancelled")
+    assert (status, answer["detail"]) == (409, "job j-00000001 has cancelled already")
     for change in ({"priority": 7}, {"held": True}, {"held": False}):
         assert (await client.call("PATCH", one, json=change))[0] == 409
     headers = {"Content-Type": "application/json"}
-    await client.post("/v1/jobs", PIPELINE)
-    path = "/v1/jobs/j-00000002/cancel"
+    _, second = await client.post("/v1/jobs", PIPELINE)
+    path = f"/v1/jobs/{second['id']}/cancel"
     assert (await client.call("POST", path, headers=headers))[0] == 202
     status, answer = await client.post(path, {"why": "x"})
     assert status == 400
@@ -342,9 +348,9 @@ async def test_a_refused_job_leaves_nothing_behind(client: Client) -> None:
     assert [error["path"] for error in answer["errors"]] == ["tasks[1].memory", "tasks[1].after[0]"]
     assert (await client.call("GET", "/v1/jobs"))[1]["items"] == []
     assert (await client.call("GET", "/v1/containers"))[1]["items"] == []
-    client.backend.unavailable = "The inbox is full."
+    client.rig.runtime.stop()
     status, answer = await client.post("/v1/jobs", {"tasks": [ONE]})
-    assert (status, answer["detail"]) == (503, "The inbox is full.")
+    assert (status, answer["detail"]) == (503, STOPPING)
 
 
 async def test_an_idempotency_key_makes_a_repeat_harmless(client: Client) -> None:
@@ -354,10 +360,10 @@ async def test_an_idempotency_key_makes_a_repeat_harmless(client: Client) -> Non
     assert first["id"] == again["id"]
     status, answer = await client.post("/v1/jobs", {"tasks": [ONE]}, **key)
     assert status == 409
-    assert "abc" in answer["detail"]
+    assert "this Idempotency-Key was used for another request" in answer["detail"]
     status, answer = await client.post("/v1/jobs", PIPELINE, **{"Idempotency-Key": "a b"})
     assert (status, answer["errors"][0]["path"]) == (400, "Idempotency-Key")
-    assert client.backend.submissions == 1
+    assert len(client.rig.jobs()) == 1
 
 
 async def test_a_made_job_is_told_where_it_is(client: Client) -> None:

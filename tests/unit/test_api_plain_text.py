@@ -70,7 +70,7 @@ async def test_submissions_with_one_are_refused(
     (error,) = answer["errors"]
     assert error["path"].startswith(path)
     assert character not in error["path"] + error["message"]
-    assert client.backend.submissions == 0
+    assert client.rig.containers() == []
 
 
 def _filled(value: Any, character: str) -> Any:
@@ -87,7 +87,7 @@ def _filled(value: Any, character: str) -> Any:
 
 @pytest.mark.parametrize("character", ["\x1b", "\x9b", "\u2028", "\u202e"])
 async def test_reasons_and_filters_are_plain_too(client: Client, character: str) -> None:
-    client.backend.add_instance("i-1")
+    await client.rig.add_instance("i-1")
     said = f"too {character}old"
     status, answer = await client.post("/v1/instances/i-1/kill", {"reason": said})
     assert (status, answer["errors"][0]["path"]) == (400, "reason")

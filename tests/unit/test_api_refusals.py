@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,8 +12,9 @@ import aiohttp
 import pytest
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.drivers.interface import Resources
 from tests.api_server import FULL, MINIMAL, Client, connected, serving
-from tests.fake_backend import FakeBackend
+from tests.rigs.api import TYPES, ApiRig
 
 
 @pytest.fixture
@@ -166,7 +168,7 @@ async def test_a_wrong_field_is_named(
     assert status == 400
     found = {error["path"]: error["message"] for error in answer["errors"]}
     assert said in found[path]
-    assert client.backend.submissions == 0
+    assert client.rig.containers() == []
 
 
 async def test_of_many_unknown_names_so_many_are_compared_with_what_is_known_as_help(
@@ -198,7 +200,9 @@ async def test_the_moment_a_year_ahead_is_near_enough(client: Client) -> None:
 
 async def test_what_a_list_waits_for_is_bounded_in_all() -> None:
     async with connected(limits=ApiLimits(after_entries_in_all=5)) as client:
-        three, two = ({**MINIMAL, "after": [f"c-{n}" for n in range(count)]} for count in (3, 2))
+        await client.post("/v1/containers", [MINIMAL] * 3)
+        ids = [each.id for each in client.rig.containers()]
+        three, two = ({**MINIMAL, "after": ids[:count]} for count in (3, 2))
         assert (await client.post("/v1/containers", [three, two]))[0] == 201
         status, answer = await client.post("/v1/containers", [three, three])
     assert (status, answer["errors"]) == (
@@ -224,7 +228,9 @@ async def test_problems_of_shape_and_meaning_come_together(client: Client) -> No
     ]
 
 
-async def test_largest_values_that_are_allowed_are_taken(client: Client) -> None:
+async def test_largest_values_that_are_allowed_are_taken() -> None:
+    resources = Resources(cpu_millis=10_000_000, memory_bytes=2**60)
+    huge = ApiRig(replace(TYPES[0], resources=resources))
     env = {f"A{n}": "x" * 100_000 for n in range(10)}
     full = {
         "command": ["a" * (2**17 - 1)],
@@ -232,9 +238,10 @@ async def test_largest_values_that_are_allowed_are_taken(client: Client) -> None
         "cpus": 10_000,
         "memory": 2**60,
     }
-    for value in ({**MINIMAL, "env": env}, full, {**MINIMAL, "cpus": 0, "memory": 0}):
-        status, _ = await client.post("/v1/containers", value)
-        assert status == 201
+    async with connected(huge) as client:
+        for value in ({**MINIMAL, "env": env}, full, {**MINIMAL, "cpus": 0, "memory": 0}):
+            status, _ = await client.post("/v1/containers", value)
+            assert status == 201
 
 
 async def test_an_environment_of_2_mib_is_refused_by_name(client: Client) -> None:
@@ -272,10 +279,10 @@ async def test_a_body_that_is_no_request_is_refused(client: Client, body: bytes,
 async def test_bodies_over_the_limit_are_refused() -> None:
     limits = ApiLimits(request_bytes=10_000)
     async with (
-        serving(FakeBackend(), limits=limits) as (url, _),
+        serving(ApiRig(), limits=limits) as (url, _),
         aiohttp.ClientSession() as session,
     ):
-        client = Client(session, url, FakeBackend())
+        client = Client(session, url, ApiRig())
         status, answer = await client.post("/v1/containers", {**MINIMAL, "name": "x" * 20_000})
         assert (status, answer["title"]) == (413, "Request Entity Too Large")
 
@@ -283,10 +290,10 @@ async def test_bodies_over_the_limit_are_refused() -> None:
 async def test_large_bodies_are_few_at_a_time() -> None:
     limits = ApiLimits(concurrent_large_bodies=0)
     async with (
-        serving(FakeBackend(), limits=limits) as (url, _),
+        serving(ApiRig(), limits=limits) as (url, _),
         aiohttp.ClientSession() as session,
     ):
-        client = Client(session, url, FakeBackend())
+        client = Client(session, url, ApiRig())
         status, answer = await client.post("/v1/containers", [MINIMAL] * 9000 + [{**FULL}] * 1000)
         assert status == 503
         assert "large requests" in answer["detail"]
@@ -294,7 +301,7 @@ async def test_large_bodies_are_few_at_a_time() -> None:
 
 async def test_a_body_that_stalls_is_given_up() -> None:
     limits = ApiLimits(body_timeout_s=0.2)
-    async with serving(FakeBackend(), limits=limits) as (url, _):
+    async with serving(ApiRig(), limits=limits) as (url, _):
         head = b"POST /v1/containers HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         head += b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from decimal import Decimal
 from typing import Any
 
-import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.domain.views import LeakReport, Problem, ProblemKind, StrayView
-from longshore.pool.leaks import Leak, LeakKind
-from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange, serving
-from tests.fake_backend import EPOCH, FakeBackend
+from longshore.dispatcher.domain.views import ProblemKind
+from longshore.drivers.errors import CloudAuthError
+from longshore.drivers.interface import Leftover
+from longshore.pool.leaks import LeftBehind, LeftoverReport
+from longshore.pool.messages import ListingFailed, ListInstances
+from longshore.pool.model import AttemptReport
+from tests.api_server import FULL, MINIMAL, Client, connected, raw_exchange
+from tests.rigs.api import SYNC_S
+from tests.rigs.engine import last_commands
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def test_priority_and_cancel(client: Client) -> None:
-    backend = client.backend
+    rig = client.rig
     await client.post("/v1/containers", [MINIMAL] * 2)
     one = "/v1/containers/c-00000001"
     assert (await client.call("PATCH", one, json={"priority": 7}))[1]["priority"] == 7
@@ -33,7 +36,8 @@ async def test_priority_and_cancel(client: Client) -> None:
     for bad in refused:
         assert (await client.call("PATCH", one, json=bad))[0] == 400
     status, answer = await client.post(f"{one}/cancel", {})
-    assert (status, answer["state"]) == (202, "cancelled")
+    assert status == 202
+    await rig.settled()
     status, answer = await client.post(f"{one}/cancel", {})
     assert status == 409
     assert "cancelled" in answer["detail"]
@@ -41,28 +45,27 @@ async def test_priority_and_cancel(client: Client) -> None:
     headers = {"Content-Type": "application/json"}
     path = "/v1/containers/c-00000002/cancel"
     assert (await client.call("POST", path, headers=headers))[0] == 202
-    stored: Container = await backend.container("c-00000002")
-    assert stored.cancel_requested
+    assert rig.containers()[1].cancel_requested
 
 
 async def test_instances_are_listed_and_steered(client: Client) -> None:
-    client.backend.add_instance("i-2")
-    client.backend.add_instance("i-1", instance_type="large")
+    await client.rig.add_instance("i-2")
+    await client.rig.add_instance("i-1", instance_type="large")
     _, answer = await client.call("GET", "/v1/instances")
     assert [one["id"] for one in answer["items"]] == ["i-1", "i-2"]
     assert answer["items"][1] == {
         "id": "i-2",
-        "address": "127.0.0.1:2222",
+        "address": "i-2:22",
         "state": "idle",
         "idle_behavior": "run",
         "instance_type": "small",
         "provider_type": "cloud.small",
-        "price_usd_per_hour": 0.34,
+        "price_usd_per_hour": 0.1,
         "running": [],
         "last_container": "",
-        "created_at": "2023-11-14T22:13:20.000Z",
+        "created_at": "2023-11-14T22:13:21.000Z",
         "last_busy_at": None,
-        "last_contact_at": "2023-11-14T22:13:20.000Z",
+        "last_contact_at": "2023-11-14T22:13:22.000Z",
         "broken": "",
         "last_error": "",
         "taken_back_at": None,
@@ -83,42 +86,27 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
     status, answer = await client.call("PUT", f"{one}/idle-behavior", json={"idle_behavior": "x"})
     assert status == 400
     status, answer = await client.post(f"{one}/kill", {"reason": "too old"})
-    assert (status, answer["state"], answer["last_error"]) == (202, "shutdown", "too old")
+    assert (status, answer["id"]) == (202, "i-1")
+    _, answer = await client.call("GET", one)
+    assert answer["state"] == "shutdown"
     headers = {"Content-Type": "application/json"}
     assert (await client.call("POST", "/v1/instances/i-2/kill", headers=headers))[0] == 202
 
 
-def leak_of(instance_id: str) -> Leak:
-    return Leak(
-        instance_id=instance_id,
-        launch_token="",
-        type_name="t1",
-        price_usd_per_hour=Decimal("0.1"),
-        kind=LeakKind.NOT_ENDING,
-        since=5.0,
-        cost_usd=Decimal("0.2"),
-        why="it does not end",
-        remedy="end it",
-    )
-
-
 async def test_leaks_and_strays_come_in_pages_as_other_listings_do(client: Client) -> None:
-    client.backend.leaked = LeakReport(
-        leaks=tuple(leak_of(f"i-{number}") for number in range(1, 6)), listed_at=5.0, complete=True
-    )
-    client.backend.kept_strays = [
-        StrayView(
-            instance="i-1",
-            attempt=f"c-{number}-1",
-            container=f"c-{number}",
-            store="another",
-            found_at=5.0,
-            fate="undecided",
+    rig = client.rig
+    there = [Leftover(kind="volume", id=f"d-{number}") for number in range(1, 5)]
+    items = tuple(LeftBehind(leftover=each, since=5.0, looks=9) for each in there)
+    rig.leftovers = LeftoverReport(items=items)
+    rig.boot("small", instance_id="i-1")
+    for number in range(1, 6):
+        report = AttemptReport(
+            attempt_id=f"c-{number}-1", container_id=f"c-{number}", store="another"
         )
-        for number in range(1, 6)
-    ]
+        rig.on_instance["i-1"][report.attempt_id] = report
+    await rig.pass_time(SYNC_S)
     for path, key, wanted in (
-        ("/v1/leaks", "instance", [f"i-{number}" for number in range(1, 6)]),
+        ("/v1/leaks", "resource", [None, *(f"d-{number}" for number in range(1, 5))]),
         ("/v1/strays", "attempt", [f"c-{number}-1" for number in range(1, 6)]),
     ):
         found, cursor = [], ""
@@ -136,9 +124,10 @@ async def test_leaks_and_strays_come_in_pages_as_other_listings_do(client: Clien
 
 async def test_instances_come_in_pages_and_those_that_are_gone_apart(client: Client) -> None:
     for number in range(1, 6):
-        client.backend.add_instance(f"i-{number}")
-    client.backend.lose_instance("i-2", "idle for 60 s")
-    client.backend.lose_instance("i-4", "an admin ended it: old")
+        await client.rig.add_instance(f"i-{number}")
+    await client.rig.lose_instance("i-2")
+    assert (await client.post("/v1/instances/i-4/kill", {"reason": "old"}))[0] == 202
+    await client.rig.pass_time(SYNC_S)
     found, cursor = [], ""
     while True:
         _, page = await client.call("GET", f"/v1/instances?limit=2{cursor}")
@@ -151,7 +140,7 @@ async def test_instances_come_in_pages_and_those_that_are_gone_apart(client: Cli
     told = [(one["id"], one["state"], one["last_error"]) for one in page["items"]]
     assert told == [
         ("i-4", "gone", "an admin ended it: old"),
-        ("i-2", "gone", "idle for 60 s"),
+        ("i-2", "gone", "no contact for probe_timeout: session: reset"),
     ]
     assert all(one["gone_at"] for one in page["items"])
     _, one = await client.call("GET", "/v1/instances/i-2")
@@ -202,23 +191,24 @@ async def test_a_wrong_method_is_405_and_told_the_right_ones(
 
 
 async def test_what_cannot_be_taken_now_is_503_with_a_time(client: Client) -> None:
-    client.backend.unavailable = "The inbox is full."
+    client.rig.runtime.stop()
     async with client.session.post(f"{client.url}/v1/containers", json=MINIMAL) as response:
         assert response.status == 503
         assert int(response.headers["Retry-After"]) > 0
-        assert (await response.json(content_type=None))["detail"] == "The inbox is full."
+        assert (await response.json(content_type=None))["detail"].startswith(
+            "the server is stopping"
+        )
 
 
-class FailingBackend(FakeBackend):
-    async def container(self, container_id: str) -> Container:
+async def test_the_unexpected_is_500_with_an_id_that_is_in_the_log(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(container_id: str) -> Container:
         raise RuntimeError(f"a secret of the inside of {container_id}")
 
-
-async def test_the_unexpected_is_500_with_an_id_that_is_in_the_log() -> None:
-    backend = FailingBackend()
+    monkeypatch.setattr(client.rig.store, "container", failing)
     with capture_logs() as logs:
-        async with serving(backend) as (url, _), aiohttp.ClientSession() as session:
-            status, answer = await Client(session, url, backend).call("GET", "/v1/containers/c-1")
+        status, answer = await client.call("GET", "/v1/containers/c-1")
     assert status == 500
     assert "secret" not in str(answer)
     assert "Traceback" not in str(answer)
@@ -230,29 +220,32 @@ async def test_health_and_metrics(client: Client) -> None:
     assert await client.call("GET", "/health/live") == (200, {"live": True})
     well = {"ready": True, "degraded": False, "problems": [], "advice": []}
     assert await client.call("GET", "/health/ready") == (200, well)
-    disks = {
-        "store": {
-            "database_bytes": 3 * 2**20,
-            "wal_bytes": 4096,
-            "pending_writes": 0,
-            "free_bytes": 5 * 2**30,
-            "free_inodes": 1_234_567,
-        },
-        "logs": {"free_bytes": 100, "free_inodes": None},
-    }
-    assert await client.call("GET", "/v1/health") == (200, well | disks)
-    for kind, ready in ((ProblemKind.CREDENTIALS, True), (ProblemKind.STORE, False)):
-        problem = Problem(kind=kind, since=EPOCH, message="refused")
-        client.backend.problems = (problem,)
-        told = {"kind": kind.value, "since": "2023-11-14T22:13:20.000Z", "message": "refused"}
-        expected = {"ready": ready, "degraded": True, "problems": [told], "advice": []}
-        status = 200 if ready else 503
-        assert await client.call("GET", "/health/ready") == (status, expected)
-        assert await client.call("GET", "/v1/health") == (200, expected | disks)
+    status, answer = await client.call("GET", "/v1/health")
+    assert status == 200
+    assert {key: answer[key] for key in well} == well
+    assert set(answer) - set(well) == {"store", "logs"}
+    assert answer["store"]["free_bytes"] == pytest.approx(answer["logs"]["free_bytes"], rel=0.1)
+    assert answer["store"]["pending_writes"] == 0
+    rig = client.rig
+    rig.silent.add(ListInstances)
+    await rig.pass_time(SYNC_S)
+    (listing,) = last_commands(rig, ListInstances)[-1:]
+    rig.give(ListingFailed(op_id=listing.op_id, error=CloudAuthError("refused")))
+    await rig.settled()
+    for kind, ready in ((ProblemKind.CREDENTIALS, True), (ProblemKind.STOPPING, False)):
+        if not ready:
+            rig.runtime.stop()
+        for path in ("/health/ready", "/v1/health"):
+            status, answer = await client.call("GET", path)
+            assert (answer["ready"], answer["degraded"]) == (ready, True)
+            assert status == (503 if not ready and path == "/health/ready" else 200)
+            told = {each["kind"]: each for each in answer["problems"]}
+            assert told[kind.value]["since"] == "2023-11-14T22:13:21.000Z"
+            assert told[kind.value]["message"]
     assert (await client.call("GET", "/v1/health?x=1"))[0] == 400
     async with client.session.get(f"{client.url}/metrics") as response:
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        assert b"longshore_containers 0" in await response.read()
+        assert b"longshore_containers" in await response.read()
         assert response.headers["Server"] == "longshore/0.0.1"
 
 

@@ -14,9 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.domain.views import ServerEvent
 from tests.api_server import MINIMAL, Client, connected, serving
-from tests.fake_backend import FakeBackend
+from tests.rigs.api import ApiRig
 
 QUICK = ApiLimits(watch_interval_s=0.05, heartbeat_s=0.2)
 ONE = "/v1/containers/c-00000001"
@@ -35,11 +34,11 @@ async def client() -> AsyncIterator[Client]:
         yield client
 
 
-async def running(client: Client) -> FakeBackend:
+async def running(client: Client) -> ApiRig:
     await client.post("/v1/containers", MINIMAL)
-    client.backend.add_instance("i-1")
-    client.backend.start("c-00000001", "i-1")
-    return client.backend
+    await client.rig.add_instance("i-1")
+    await client.rig.start("c-00000001", "i-1")
+    return client.rig
 
 
 async def log(client: Client, query: str = "") -> bytes:
@@ -50,9 +49,9 @@ async def log(client: Client, query: str = "") -> bytes:
 
 
 async def test_a_log_is_its_bytes_from_an_offset(client: Client) -> None:
-    backend = await running(client)
-    backend.push_log("c-00000001", b"\x00\xff\r\nabc")
-    backend.push_log("c-00000001", b"oops", stream="stderr")
+    rig = await running(client)
+    rig.push_log("c-00000001", b"\x00\xff\r\nabc")
+    rig.push_log("c-00000001", b"oops", stream="stderr")
     assert await log(client) == b"\x00\xff\r\nabc"
     assert await log(client, "?stream=stdout&offset=4&follow=false") == b"abc"
     assert await log(client, "?stream=stderr") == b"oops"
@@ -61,11 +60,11 @@ async def test_a_log_is_its_bytes_from_an_offset(client: Client) -> None:
 
 async def test_a_long_log_comes_in_pieces_and_whole() -> None:
     async with connected(limits=replace(QUICK, log_chunk_bytes=1000)) as client:
-        backend = await running(client)
+        rig = await running(client)
         data = bytes(range(256)) * 1000
-        backend.push_log("c-00000001", data)
+        rig.push_log("c-00000001", data)
         assert await log(client) == data
-        backend.finish("c-00000001")
+        await rig.finish("c-00000001")
         assert await log(client, "?follow=true") == data
 
 
@@ -81,26 +80,26 @@ async def test_a_wrong_parameter_of_a_log_is_named(client: Client, query: str, p
 
 
 async def test_following_gives_what_comes_and_ends_with_the_container(client: Client) -> None:
-    backend = await running(client)
-    backend.push_log("c-00000001", b"one ")
+    rig = await running(client)
+    rig.push_log("c-00000001", b"one ")
     async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
         assert await response.content.readexactly(4) == b"one "
-        backend.push_log("c-00000001", b"two ")
+        rig.push_log("c-00000001", b"two ")
         assert await response.content.readexactly(4) == b"two "
-        backend.push_log("c-00000001", b"three")
-        backend.finish("c-00000001")
+        rig.push_log("c-00000001", b"three")
+        await rig.finish("c-00000001")
         assert await response.read() == b"three"
 
 
 async def test_following_starts_again_with_another_attempt(client: Client) -> None:
-    backend = await running(client)
-    backend.push_log("c-00000001", b"a long first try ")
+    rig = await running(client)
+    rig.push_log("c-00000001", b"a long first try ")
     async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
         assert await response.content.readexactly(17) == b"a long first try "
-        backend.lose("c-00000001")
-        backend.start("c-00000001", "i-1")
-        backend.push_log("c-00000001", b"second")
-        backend.finish("c-00000001")
+        await rig.lose("c-00000001")
+        await rig.start("c-00000001", "i-1")
+        rig.push_log("c-00000001", b"second")
+        await rig.finish("c-00000001")
         assert await response.read() == b"second"
 
 
@@ -126,24 +125,23 @@ async def test_a_follower_that_hangs_up_is_forgotten() -> None:
         assert status == 200
 
 
-class BreakingBackend(FakeBackend):
-    async def read_log(
-        self, container_id: str, *, stream: str, offset: int, limit: int
-    ) -> tuple[bytes, bool]:
+async def test_a_stream_that_breaks_is_cut_not_ended(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await running(client)
+    read = rig.logs.read
+
+    def breaking(container_id: str, attempt_id: str, stream: str, offset: int, limit: int) -> bytes:
         if offset:
             raise RuntimeError("the disk is gone")
-        return await super().read_log(container_id, stream=stream, offset=offset, limit=limit)
+        return read(container_id, attempt_id, stream, offset, limit)
 
-
-async def test_a_stream_that_breaks_is_cut_not_ended() -> None:
-    backend = BreakingBackend()
+    monkeypatch.setattr(rig.logs, "read", breaking)
+    rig.push_log("c-00000001", b"some")
     with capture_logs() as logs:
-        async with serving(backend, limits=QUICK) as (url, _), aiohttp.ClientSession() as session:
-            await running(Client(session, url, backend))
-            backend.push_log("c-00000001", b"some")
-            async with session.get(f"{url}{ONE}/logs?follow=1") as response:
-                with pytest.raises(aiohttp.ClientPayloadError):
-                    await response.read()
+        async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
     assert [entry["event"] for entry in logs] == ["stream_failed"]
 
 
@@ -183,15 +181,15 @@ async def subscribed(client: Client, last_event_id: str = "") -> AsyncIterator[E
 
 
 async def test_events_come_from_now_on_and_resume_without_a_gap(client: Client) -> None:
-    client.backend.publish("container", "c-0", {"state": "earlier"})
+    client.rig.publish("container", "c-0", {"state": "earlier"})
     async with subscribed(client) as events:
-        client.backend.publish("container", "c-1", {"state": "queued"})
+        client.rig.publish("container", "c-1", {"state": "queued"})
         kind, event_id, data = await events.next()
         assert kind == "container"
         assert data == {"number": 2, "kind": "container", "id": "c-1", "data": {"state": "queued"}}
         assert event_id.endswith("-2")
-    client.backend.publish("instance", "i-1", {})
-    client.backend.publish("instance", "i-2", {})
+    client.rig.publish("instance", "i-1", {})
+    client.rig.publish("instance", "i-2", {})
     async with subscribed(client, event_id) as events:
         assert [(await events.next())[2]["id"] for _ in range(2)] == ["i-1", "i-2"]
 
@@ -199,21 +197,26 @@ async def test_events_come_from_now_on_and_resume_without_a_gap(client: Client) 
 @pytest.mark.parametrize("last", ["999", "1-1"])
 async def test_an_id_of_an_earlier_server_is_told_as_a_gap(client: Client, last: str) -> None:
     for _ in range(5):
-        client.backend.publish("container", "c-1", {})
+        client.rig.publish("container", "c-1", {})
     async with subscribed(client, last) as events:
         kind, event_id, _ = await events.next()
         assert kind == "gap"
         assert event_id.endswith("-5")
-        client.backend.publish("container", "c-2", {})
+        client.rig.publish("container", "c-2", {})
         assert (await events.next())[2]["number"] == 6
 
 
 async def test_events_that_are_no_longer_kept_are_told_as_a_gap(client: Client) -> None:
     for _ in range(10_005):
-        client.backend.publish("container", "c-1", {})
+        client.rig.publish("container", "c-1", {})
     async with subscribed(client, "2") as events:
-        assert (await events.next())[0] == "gap"
-        assert (await events.next())[2]["number"] == 6
+        kind, event_id, _ = await events.next()
+        assert kind == "gap"
+        with pytest.raises(EOFError):
+            await events.next()
+    async with subscribed(client, event_id) as events:
+        client.rig.publish("container", "c-2", {})
+        assert (await events.next())[2]["number"] == 10_006
 
 
 async def test_a_wrong_last_event_id_is_refused(client: Client) -> None:
@@ -228,7 +231,7 @@ async def test_a_quiet_stream_has_a_heartbeat(client: Client) -> None:
     async with subscribed(client) as events:
         reading = asyncio.ensure_future(events.next())
         await until(lambda: events.comments.count(": heartbeat") >= 2)
-        client.backend.publish("container", "c-1", {})
+        client.rig.publish("container", "c-1", {})
         assert (await reading)[2]["id"] == "c-1"
 
 
@@ -248,56 +251,32 @@ async def test_subscribers_are_few_and_hanging_up_makes_room() -> None:
 async def test_a_burst_reaches_a_reader_whole(client: Client) -> None:
     async with subscribed(client) as events:
         for number in range(5000):
-            client.backend.publish("container", f"c-{number}", {})
+            client.rig.publish("container", f"c-{number}", {})
         got = [(await events.next())[2]["id"] for _ in range(5000)]
         assert got == [f"c-{number}" for number in range(5000)]
 
 
-class ForgetfulBackend(FakeBackend):
-    """Ends those that are further behind than one event, as a bounded window does."""
-
-    async def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
-        position = self.last_event_number() if after is None else after
-        async for event in super().events(after=position):
-            if event.number > position + 1 or self.last_event_number() > event.number + 1000:
-                return
-            position = event.number
-            yield event
-
-
 async def test_who_falls_out_of_the_window_is_told_and_can_go_on() -> None:
-    backend = ForgetfulBackend()
-    async with serving(backend, limits=QUICK) as (url, _), aiohttp.ClientSession() as session:
-        client = Client(session, url, backend)
+    async with connected(ApiRig(events_kept=1000), limits=QUICK) as client:
         async with subscribed(client) as events:
             for _ in range(2000):
-                backend.publish("container", "c-1", {})
+                client.rig.publish("container", "c-1", {})
             kind, event_id, _ = await events.next()
             assert kind == "gap"
             with pytest.raises(EOFError):
                 await events.next()
         async with subscribed(client, event_id) as events:
-            backend.publish("container", "c-2", {})
+            client.rig.publish("container", "c-2", {})
             assert (await events.next())[2]["number"] == 2001
 
 
-class BrokenEvents(FakeBackend):
-    async def events(self, *, after: int | None) -> AsyncIterator[ServerEvent]:
-        async for event in super().events(after=after):
-            yield event
-            raise RuntimeError("the window is gone")
-
-
-async def test_events_that_break_are_logged_and_cut() -> None:
-    backend = BrokenEvents()
+async def test_events_that_break_are_logged_and_cut(client: Client) -> None:
     with capture_logs() as logs:
-        async with (
-            serving(backend, limits=QUICK) as (url, _),
-            aiohttp.ClientSession() as session,
-            subscribed(Client(session, url, backend)) as events,
-        ):
-            backend.publish("container", "c-1", {})
+        async with subscribed(client) as events:
+            client.rig.publish("container", "c-1", {})
             assert (await events.next())[2]["number"] == 1
+            client.rig.publish("container", "c-2", {})
+            client.rig.broker._events[-1] = ("container", "c-2", b"what is no JSON")
             with pytest.raises(aiohttp.ClientPayloadError):
                 await events.next()
     assert [entry["event"] for entry in logs] == ["stream_failed"]
@@ -309,7 +288,7 @@ async def test_a_subscriber_that_reads_nothing_is_cut_off() -> None:
         writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await reader.readline()
         for _ in range(500):
-            client.backend.publish("container", "c-1", {"padding": "x" * 100_000})
+            client.rig.publish("container", "c-1", {"padding": "x" * 100_000})
         async with asyncio.timeout(60):
             while True:
                 async with client.session.get(f"{client.url}/v1/events") as response:
@@ -319,9 +298,9 @@ async def test_a_subscriber_that_reads_nothing_is_cut_off() -> None:
 
 
 async def test_streams_end_soon_when_the_server_stops() -> None:
-    backend = FakeBackend()
-    async with serving(backend, limits=QUICK) as (url, runner), aiohttp.ClientSession() as session:
-        client = Client(session, url, backend)
+    rig = ApiRig()
+    async with serving(rig, limits=QUICK) as (url, runner), aiohttp.ClientSession() as session:
+        client = Client(session, url, rig)
         await running(client)
         async with subscribed(client) as events:
             following = asyncio.ensure_future(log(client, "?follow=1"))
@@ -339,40 +318,42 @@ async def test_streams_end_soon_when_the_server_stops() -> None:
             writer.close()
 
 
-class WatchedBackend(FakeBackend):
-    """Notes at each look at a log whether somebody waits for its news."""
+class Looks:
+    """Notes at each look at a log how often its news have been waited for."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits = 0
-        self.waited_at_looks: list[int] = []
+    def __init__(self, rig: ApiRig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waits, self.begun = 0, 0
+        self.begun_at_looks: list[int] = []
+        self._read, self._wait = rig.logs.read, rig.watchers.wait
+        monkeypatch.setattr(rig.logs, "read", self.read)
+        monkeypatch.setattr(rig.watchers, "wait", self.wait)
 
-    async def read_log(
-        self, container_id: str, *, stream: str, offset: int, limit: int
-    ) -> tuple[bytes, bool]:
-        self.waited_at_looks.append(self.waits)
-        return await super().read_log(container_id, stream=stream, offset=offset, limit=limit)
+    def read(
+        self, container_id: str, attempt_id: str, stream: str, offset: int, limit: int
+    ) -> bytes:
+        self.begun_at_looks.append(self.begun)
+        return self._read(container_id, attempt_id, stream, offset, limit)
 
-    async def wait_log(self, container_id: str, *, timeout_s: float) -> None:
+    async def wait(self, container_id: str, timeout_s: float) -> None:
         self.waits += 1
+        self.begun += 1
         try:
-            await super().wait_log(container_id, timeout_s=timeout_s)
+            await self._wait(container_id, timeout_s)
         finally:
             self.waits -= 1
 
 
-async def test_a_follower_waits_for_news_before_it_looks() -> None:
+async def test_a_follower_waits_for_news_before_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came between a look and the wait would be told only with the next of it."""
-    backend = WatchedBackend()
-    async with connected(backend, limits=replace(QUICK, log_recheck_s=3600.0)) as client:
-        await running(client)
+    async with connected(limits=replace(QUICK, log_recheck_s=3600.0)) as client:
+        rig = await running(client)
+        looks = Looks(rig, monkeypatch)
         async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
             for number in range(3):
-                await until(lambda: backend.waits == 1)
-                backend.push_log("c-00000001", b"%d" % number)
+                await until(lambda: looks.waits == 1)
+                rig.push_log("c-00000001", b"%d" % number)
                 assert await response.content.readexactly(1) == b"%d" % number
-            backend.finish("c-00000001")
+            await rig.finish("c-00000001")
             assert await response.read() == b""
-    assert backend.waited_at_looks[0] == 0
-    assert set(backend.waited_at_looks[1:]) == {1}
-    assert backend.waits == 0
+    assert looks.begun_at_looks == list(range(len(looks.begun_at_looks)))
+    assert looks.waits == 0

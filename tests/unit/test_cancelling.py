@@ -13,6 +13,7 @@ from longshore.dispatcher.cli.render.job_render import job_fields, job_row
 from longshore.dispatcher.explain.explanation import explain, wait_status
 from tests.answers import told
 from tests.api_server import connected
+from tests.rigs.api import POOL
 from tests.rigs.engine import Rig
 from tests.samples import make_container
 
@@ -40,14 +41,16 @@ async def test_the_json_of_a_job_and_of_a_container_has_it_from_the_first_answer
     async with connected() as client:
         _, made = await client.post("/v1/jobs", {"tasks": [{"command": ["true"], "array": 2}]})
         assert made["cancel_requested"] is False
-        client.backend.add_instance("i-1")
-        client.backend.start("c-00000001", "i-1")
+        await client.rig.add_instance("i-1")
+        await client.rig.start("c-00000002", "i-1")
         status, asked = await client.post(f"/v1/jobs/{made['id']}/cancel", {})
         assert (status, asked["state"], asked["cancel_requested"]) == (202, "running", True)
+        await client.rig.settled()
         _, listed = await client.call("GET", "/v1/jobs")
         assert [each["cancel_requested"] for each in listed["items"]] == [True]
         _, listed = await client.call("GET", "/v1/containers?state=running")
-        assert [(e["cancel_requested"], e["kill_at"]) for e in listed["items"]] == [(True, None)]
+        kill_at = rfc3339(client.rig.now + POOL.term_timeout_s)
+        assert [(e["cancel_requested"], e["kill_at"]) for e in listed["items"]] == [(True, kill_at)]
 
 
 def test_rows_and_pages_of_a_container_say_it_until_it_has_ended() -> None:

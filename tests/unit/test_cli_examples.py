@@ -37,7 +37,7 @@ def test_an_example_is_taken_as_a_job(
     server: CliServer, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert main(["submit", "-f", str(ROOT / "examples" / name)]) == 0, capsys.readouterr().err
-    (job,) = server.do(lambda backend: list(backend._jobs.values()))
+    (job,) = server.do(lambda rig: rig.jobs())
     assert {task.name: task.size for task in job.tasks} == TASKS[name]
     assert job.name
     for task in job.tasks:

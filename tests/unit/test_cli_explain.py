@@ -26,9 +26,9 @@ from longshore.dispatcher.scheduler.placement.feasibility_report import (
 )
 from longshore.dispatcher.state.history import HistoryEvent
 from longshore.pool.holds import EVERYTHING, CreateHold, HoldCause, Scope
-from tests.api_server import connected
-from tests.cli_server import CliServer, cli_server
+from tests.fake_api_server import connected
 from tests.fake_backend import EPOCH
+from tests.fake_cli_server import CliServer, cli_server
 from tests.samples import make_container
 
 Capture = pytest.CaptureFixture[str]

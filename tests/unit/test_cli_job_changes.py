@@ -17,9 +17,9 @@ from longshore.dispatcher.cli.commands.plan import price_change
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
-from tests.cli_server import CliServer, cli_server, meanwhile
 from tests.fake_backend import FakeBackend
-from tests.job_commands import INSTANCE, run_job_through, submitted
+from tests.fake_cli_server import CliServer, cli_server, meanwhile
+from tests.fake_job_commands import INSTANCE, run_job_through, submitted
 
 Capture = pytest.CaptureFixture[str]
 

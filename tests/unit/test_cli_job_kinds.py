@@ -15,9 +15,9 @@ from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.job_terms import refuse_endless
 from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
-from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
-from tests.job_commands import INSTANCE, finish, start, submitted, write
+from tests.fake_cli_server import CliServer, cli_server
+from tests.fake_job_commands import INSTANCE, finish, start, submitted, write
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,9 +11,9 @@ import pytest
 
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Dependency, DependencyOn
-from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
-from tests.job_commands import INSTANCE, diamond, run_through, start, submitted
+from tests.fake_cli_server import CliServer, cli_server
+from tests.fake_job_commands import INSTANCE, diamond, run_through, start, submitted
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,8 +11,8 @@ from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.render.explain_job import document, explanation
-from tests.cli_server import CliServer, cli_server
-from tests.job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
+from tests.fake_cli_server import CliServer, cli_server
+from tests.fake_job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
 
 Capture = pytest.CaptureFixture[str]
 

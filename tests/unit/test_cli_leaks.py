@@ -13,9 +13,9 @@ import pytest
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.views import LeakReport
 from longshore.pool.leaks import Leak, LeakKind
-from tests.api_server import connected
-from tests.cli_server import CliServer, cli_server
+from tests.fake_api_server import connected
 from tests.fake_backend import EPOCH
+from tests.fake_cli_server import CliServer, cli_server
 
 Capture = pytest.CaptureFixture[str]
 

@@ -24,7 +24,7 @@ INSTANCE = "i-1"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     with cli_server() as running:
-        running.do(lambda backend: backend.add_instance(INSTANCE))
+        running.do(lambda rig: rig.add_instance(INSTANCE))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
         yield running
 
@@ -33,8 +33,8 @@ def begun(server: CliServer, capsys: Capture) -> str:
     """Return the id of a container that runs and has written `one`."""
     assert main(["submit", "--", "x"]) == 0
     container_id = capsys.readouterr().out.strip()
-    server.do(lambda backend: backend.start(container_id, INSTANCE))
-    server.do(lambda backend: backend.push_log(container_id, b"one\n"))
+    server.do(lambda rig: rig.start(container_id, INSTANCE))
+    server.do(lambda rig: rig.push_log(container_id, b"one\n"))
     return container_id
 
 
@@ -76,12 +76,12 @@ def test_logs_of_what_has_just_ended_wait_for_the_last_byte(
     server: CliServer, capsys: Capture
 ) -> None:
     container_id = begun(server, capsys)
-    server.do(lambda backend: backend.finish(container_id, promised=(8, 5)))
+    server.do(lambda rig: rig.finish(container_id, promised=(8, 5)))
 
     def arrive() -> None:
         await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
-        server.do(lambda backend: backend.push_log(container_id, b"two\n"))
-        server.do(lambda backend: backend.push_log(container_id, b"oops\n", stream="stderr"))
+        server.do(lambda rig: rig.push_log(container_id, b"two\n"))
+        server.do(lambda rig: rig.push_log(container_id, b"oops\n", stream="stderr"))
 
     with meanwhile(arrive):
         assert main(["logs", container_id]) == 0
@@ -99,11 +99,11 @@ def test_bytes_that_never_came_are_counted(
     server: CliServer, capsys: Capture, options: list[str]
 ) -> None:
     container_id = begun(server, capsys)
-    server.do(lambda backend: backend.finish(container_id, promised=(9, 5)))
+    server.do(lambda rig: rig.finish(container_id, promised=(9, 5)))
 
     def give_up() -> None:
         await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
-        server.do(lambda backend: backend.give_up_log(container_id))
+        server.do(lambda rig: rig.lose_instance(INSTANCE))
 
     with meanwhile(give_up):
         assert main(["logs", *options, container_id]) == 1
@@ -133,11 +133,11 @@ def test_a_person_who_waits_for_the_rest_of_a_log_is_told_once(
     monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.LOOK_INTERVAL_S", 0.02)
     monkeypatch.setattr("longshore.dispatcher.cli.commands.logs.PatienceAsked", Counted)
     container_id = begun(server, capsys)
-    server.do(lambda backend: backend.finish(container_id, promised=(8, 0)))
+    server.do(lambda rig: rig.finish(container_id, promised=(8, 0)))
 
     def arrive() -> None:
         await_true(lambda: silences.count(True) > 2)
-        server.do(lambda backend: backend.push_log(container_id, b"two\n"))
+        server.do(lambda rig: rig.push_log(container_id, b"two\n"))
 
     with meanwhile(arrive), contextlib.redirect_stderr(errors):
         assert main(["logs", "--stream", "stdout", container_id]) == 0
@@ -150,10 +150,10 @@ def test_follow_says_what_is_missing_and_exits_with_the_containers_code(
 ) -> None:
     def run() -> None:
         container_id = server.await_container()
-        server.do(lambda backend: backend.start(container_id, INSTANCE))
+        server.do(lambda rig: rig.start(container_id, INSTANCE))
         await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
-        server.do(lambda backend: backend.finish(container_id, 0, promised=(3, 0)))
-        server.do(lambda backend: backend.give_up_log(container_id))
+        server.do(lambda rig: rig.finish(container_id, 0, promised=(3, 0)))
+        server.do(lambda rig: rig.lose_instance(INSTANCE))
 
     with meanwhile(run):
         assert main(["submit", "--follow", "--", "x"]) == 0
@@ -162,19 +162,21 @@ def test_follow_says_what_is_missing_and_exits_with_the_containers_code(
 
 # ---- what keeps a log from coming ---------------------------------------------------------------
 
-FULL = "logs cannot be kept: their disk is full"
+FULL = "logs cannot be kept: "
 
 
-def keep_back(server: CliServer, container_id: str, problem: str) -> None:
-    server.do(lambda backend: backend.log_problems.update({container_id: problem}))
+def fill(server: CliServer, *, full: bool) -> None:
+    """Let the disk of the logs be full, or have room again."""
+    server.rig.logs._min_free_bytes = 2**62 if full else 0
 
 
 def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys: Capture) -> None:
     container_id = begun(server, capsys)
-    keep_back(server, container_id, FULL)
+    fill(server, full=True)
     assert main(["logs", container_id]) == 0
-    told = f"longshore: what {container_id} writes does not come here at present: {FULL}\n"
-    assert capsys.readouterr() == ("one\n", told)
+    captured = capsys.readouterr()
+    told = f"longshore: what {container_id} writes does not come here at present: {FULL}"
+    assert (captured.out, captured.err.startswith(told)) == ("one\n", True)
 
 
 @pytest.mark.parametrize("how", ["logs", "logs -f", "submit --follow"])
@@ -185,7 +187,7 @@ def test_who_waits_is_told_what_for_once_each_time(
     looks = Looks(monkeypatch, "commands.logs")
     known = "" if how == "submit --follow" else begun(server, capsys)
     if how == "logs":
-        server.do(lambda backend: backend.finish(known, promised=(8, 0)))
+        server.do(lambda rig: rig.finish(known, promised=(8, 0)))
 
     def a_look_more() -> None:
         before = looks.good
@@ -194,15 +196,19 @@ def test_who_waits_is_told_what_for_once_each_time(
     def run() -> None:
         container_id = known or server.await_container()
         if not known:
-            server.do(lambda backend: backend.start(container_id, INSTANCE))
+            server.do(lambda rig: rig.start(container_id, INSTANCE))
         await_true(lambda: server.paths.count(logs_path(container_id)) == 2)
-        for problem in (FULL, f"{FULL}, still", "", "instance i-1 is not reached", ""):
-            keep_back(server, container_id, problem)
+        for full in (True, True, False):
+            fill(server, full=full)
             a_look_more()
+        server.do(lambda rig: rig.cut_off(INSTANCE))
+        a_look_more()
+        server.do(lambda rig: rig.reach_again(INSTANCE))
+        a_look_more()
         if how == "logs":
-            server.do(lambda backend: backend.give_up_log(container_id))
+            server.do(lambda rig: rig.lose_instance(INSTANCE))
         else:
-            server.do(lambda backend: backend.finish(container_id))
+            server.do(lambda rig: rig.finish(container_id))
 
     commands = {"logs": ["logs", known], "logs -f": ["logs", "-f", known]}
     with meanwhile(run):
@@ -243,15 +249,15 @@ def test_follow_survives_a_restart_of_the_server(
     first = CliServer()
     first.start()
     monkeypatch.setenv("LONGSHORE_URL", first.url)
-    first.do(lambda backend: backend.add_instance(INSTANCE))
-    second = CliServer(backend=first.backend)
+    first.do(lambda rig: rig.add_instance(INSTANCE))
+    second = CliServer(rig=first.rig)
 
     def run() -> None:
         container_id = first.await_container()
         await_true(lambda: first.paths.count(logs_path(container_id)) == 2)
         if output_at_once:
-            first.do(lambda backend: backend.start(container_id, INSTANCE))
-            first.do(lambda backend: backend.push_log(container_id, b"one\n"))
+            first.do(lambda rig: rig.start(container_id, INSTANCE))
+            first.do(lambda rig: rig.push_log(container_id, b"one\n"))
             await_true(lambda: capsys.readouterr().out == "one\n")
         first.stop()
         # Each of the two tails has looked in vain, paused, and looked again.
@@ -264,9 +270,9 @@ def test_follow_survives_a_restart_of_the_server(
         if not output_at_once:
             before = of_follow.good
             await_true(lambda: of_follow.good > before)
-            second.do(lambda backend: backend.start(container_id, INSTANCE))
-        second.do(lambda backend: backend.push_log(container_id, b"two\n"))
-        second.do(lambda backend: backend.finish(container_id, 5))
+            second.do(lambda rig: rig.start(container_id, INSTANCE))
+        second.do(lambda rig: rig.push_log(container_id, b"two\n"))
+        second.do(lambda rig: rig.finish(container_id, 5))
 
     try:
         with meanwhile(run):
@@ -279,8 +285,10 @@ def test_follow_survives_a_restart_of_the_server(
         assert of_follow.failed == 0
 
 
-@pytest.mark.usefixtures("server")
-def test_who_never_started_has_no_output_and_that_is_said(capsys: Capture) -> None:
+def test_who_never_started_has_no_output_and_that_is_said(
+    server: CliServer, capsys: Capture
+) -> None:
+    server.do(lambda rig: rig.lose_instance(INSTANCE))
     assert main(["submit", "--", "x"]) == 0
     container_id = capsys.readouterr().out.strip()
     assert main(["logs", container_id]) == 0
@@ -296,6 +304,6 @@ def test_who_never_started_has_no_output_and_that_is_said(capsys: Capture) -> No
 def test_who_runs_and_has_written_nothing_is_left_alone(server: CliServer, capsys: Capture) -> None:
     assert main(["submit", "--", "x"]) == 0
     container_id = capsys.readouterr().out.strip()
-    server.do(lambda backend: backend.start(container_id, INSTANCE))
+    server.do(lambda rig: rig.start(container_id, INSTANCE))
     assert main(["logs", container_id]) == 0
     assert capsys.readouterr().err == ""

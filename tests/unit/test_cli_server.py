@@ -12,8 +12,8 @@ import pytest
 from longshore.dispatcher.api.render.containers import SHOWN_ATTEMPTS
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Preemptible, Retries
-from tests.cli_server import CliServer, cli_server
 from tests.fake_backend import FakeBackend
+from tests.fake_cli_server import CliServer, cli_server
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,30 +8,30 @@ from collections.abc import Iterator
 import pytest
 
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.domain.views import StrayView
+from longshore.pool.model import AttemptReport
 from tests.api_server import connected
 from tests.cli_server import CliServer, cli_server
-from tests.fake_backend import EPOCH
+from tests.rigs.api import SYNC_S, ApiRig
 
 Capture = pytest.CaptureFixture[str]
 
 
-def stray(number: int) -> StrayView:
-    return StrayView(
-        instance="i-7",
-        attempt=f"c-{number}-1",
-        container=f"c-{number}" if number > 1 else "",
-        store="f" * 32,
-        found_at=EPOCH,
-        fate="undecided",
-    )
+async def begin_anew(rig: ApiRig) -> None:
+    """Let an instance be found on which another store has started two attempts."""
+    rig.boot("small", instance_id="i-7")
+    for number, container_id in ((1, ""), (2, "c-2")):
+        report = AttemptReport(
+            attempt_id=f"c-{number}-1", container_id=container_id, store="f" * 32
+        )
+        rig.on_instance["i-7"][report.attempt_id] = report
+    await rig.pass_time(SYNC_S)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     with cli_server() as running:
         monkeypatch.setenv("LONGSHORE_URL", running.url)
-        running.do(lambda backend: setattr(backend, "kept_strays", [stray(1), stray(2)]))
+        running.do(begin_anew)
         yield running
 
 
@@ -60,11 +60,12 @@ def test_they_are_listed_and_decided_about(capsys: Capture) -> None:
 
 
 def test_none_is_said_and_what_is_not_there_fails(server: CliServer, capsys: Capture) -> None:
-    server.do(lambda backend: setattr(backend, "kept_strays", []))
+    server.do(lambda rig: rig.lose_instance("i-7"))
+    server.do(lambda rig: rig.add_instance("i-8"))
     assert main(["strays", "list"]) == 0
     assert capsys.readouterr().out == "nothing of another store is kept\n"
-    assert main(["strays", "kill", "i-7"]) == 1
-    assert "no strays are kept on i-7" in capsys.readouterr().err
+    assert main(["strays", "kill", "i-8"]) == 1
+    assert "no strays are kept on i-8" in capsys.readouterr().err
     assert main(["strays", "kill"]) == 2
 
 

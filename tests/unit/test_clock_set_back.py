@@ -9,7 +9,8 @@ from longshore.pool.leaks import LeakKind, find_leaks
 from longshore.pool.messages import CreateInstance, StartAttempt
 from longshore.pool.model import InstanceSeen
 from tests.exposition import value
-from tests.rigs.engine import CLUSTER, Rig, last_commands
+from tests.rigs.cloud import CLUSTER
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container
 
 SET_BACK_S = 7200.0

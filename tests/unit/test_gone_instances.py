@@ -17,6 +17,7 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.api_server import serving
 from tests.cli_server import cli_server
+from tests.rigs.api import SYNC_S
 from tests.rigs.engine import Rig
 from tests.rigs.services import runtime_over, services_over, services_with, store_in
 from tests.samples import make_container, make_type
@@ -131,7 +132,8 @@ def test_all_that_there_are_are_listed_however_many_pages_that_takes(
     with cli_server() as server:
         monkeypatch.setenv("LONGSHORE_URL", server.url)
         for number in range(1001):
-            server.do(lambda backend, n=number: backend.add_instance(f"i-{n:04d}"))  # type: ignore[misc]  # bound early
+            server.rig.boot("small", instance_id=f"i-{number:04d}")
+        server.do(lambda rig: rig.pass_time(SYNC_S))
         assert main(["instances"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 1 + 1001
         assert main(["instances", "--json", "--limit", "600"]) == 0

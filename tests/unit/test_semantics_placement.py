@@ -38,7 +38,7 @@ class Unhurried(Rig):
         for event in events:
             if isinstance(event, Submitted):
                 self.containers |= {each.id: each for each in event.containers}
-            self._give(event)
+            self.give(event)
         self.settle()
 
 

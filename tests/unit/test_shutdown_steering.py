@@ -75,7 +75,9 @@ def test_the_command_line_says_so_and_fails(
 ) -> None:
     with cli_server() as server:
         monkeypatch.setenv("LONGSHORE_URL", server.url)
-        server.do(lambda backend: backend.add_instance("i-1", state="shutdown"))
+        server.rig.silent.add(DestroyInstance)
+        server.do(lambda rig: rig.add_instance("i-1"))
+        server.do(lambda rig: rig.services.instances.kill("i-1", "too old"))
         assert main(["instance", "hold", "i-1"]) == 1
     said = capsys.readouterr()
     assert (said.out, "i-1 is being shut down" in said.err) == ("", True)

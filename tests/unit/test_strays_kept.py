@@ -34,7 +34,8 @@ from longshore.pool.model import (
     InstanceSeen,
     PoolSettings,
 )
-from tests.rigs.engine import CLUSTER, Rig, last_commands
+from tests.rigs.cloud import CLUSTER
+from tests.rigs.engine import Rig, last_commands
 from tests.rigs.services import services_over, store_in
 from tests.samples import make_container, make_type
 
