@@ -301,7 +301,7 @@ class FakeBackend(FakeJobs):
                 "submit": self.submit_job,
                 "jobs": self.jobs,
                 "job": self.job,
-                "why_nowhere": self.why_nowhere,
+                "why_waiting": self.why_nowhere,
                 "trouble": self.trouble,
                 "cancel": self.cancel_job,
                 "set_priority": self.set_job_priority,

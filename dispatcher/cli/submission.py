@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,11 @@ def content(sources: Sequence[Source]) -> object:
 
 def is_job_body(body: object) -> bool:
     """Return whether an object describes a job: it has what only jobs have."""
-    return isinstance(body, dict) and not _ONLY_OF_JOBS.isdisjoint(body)
+    if not isinstance(body, dict):
+        return False
+    # Who misspells it means it all the same, and is told so by the server.
+    meant = get_close_matches("tasks", [key for key in body if isinstance(key, str)], 1, 0.75)
+    return bool(meant) or not _ONLY_OF_JOBS.isdisjoint(body)
 
 
 def _documents(source: Source) -> list[object]:

@@ -126,7 +126,7 @@ class InstanceService:
         No `attempts` are all of them. Raises `NotFound` for what is not there or not kept,
         `Unavailable` as `set_idle_behavior` does.
         """
-        self._worker(instance_id)
+        await self._expect_there(instance_id)
         there = [each.attempt for each in stray_views(self._view) if each.instance == instance_id]
         missing = [each for each in attempts if each not in there]
         if missing:
@@ -158,7 +158,7 @@ class InstanceService:
         when it shuts down, but for what that wish led to; `Unavailable` while nothing is taken in,
         or when the store takes too long: it may be done all the same.
         """
-        worker = self._worker(instance_id)
+        worker = await self._expect_there(instance_id)
         if _is_ending(worker):
             raise _ends(worker, behavior)
         note = BehaviorNote(behavior=behavior, reason=reason, by=user, at=self._now(), until=until)
@@ -178,7 +178,7 @@ class InstanceService:
         Returns once a restart would know of it. Raises as `instance` does, `Unavailable` as
         `set_idle_behavior` does.
         """
-        worker = self._worker(instance_id)
+        worker = await self._expect_there(instance_id)
         view = self._shown(worker)
         await self._admission.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
         if worker.shutdown.killed is None:
@@ -188,6 +188,13 @@ class InstanceService:
 
     def _shown(self, worker: Worker) -> InstanceView:
         return instance_view(self._view, worker, heard_at=self._heard_at(worker.id))
+
+    async def _expect_there(self, instance_id: str) -> Worker:
+        """Return a worker that can be steered; raises as `instance` does, also for a gone one."""
+        if instance_id not in self._view.pool.workers:
+            view = await self.instance(instance_id)
+            raise NotFound(f"instance {instance_id} is gone: {view.last_error}")
+        return self._worker(instance_id)
 
     def _worker(self, instance_id: str, *, is_kept: bool = False) -> Worker:
         pool = self._view.pool

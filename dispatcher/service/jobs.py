@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
-from longshore.dispatcher.domain.jobs import Job, JobTask, environment_of
+from longshore.dispatcher.domain.jobs import Job, JobTask, Overlap, environment_of
 from longshore.dispatcher.domain.messages import (
     InsertJob,
     JobCancelRequested,
@@ -314,9 +314,22 @@ class JobService:
             raise NotFound(f"there is no job {job_id}")
         return self._as_of_today(found)
 
-    def why_nowhere(self, job: Job) -> WaitReason | None:
-        """Return why no instance takes anything of a per-instance job, None for all else."""
-        return self._view.why_nowhere(job, self._now())
+    def why_waiting(self, job: Job) -> WaitReason | None:
+        """Return why nothing of a job can begin: no instance takes it, or a run must end first.
+
+        None for all but per-instance and periodic jobs.
+        """
+        schedule = job.terms.schedule
+        if schedule is None:
+            return self._view.why_nowhere(job, self._now())
+        runs = self._view.runs_of(job.id) if schedule.overlap is Overlap.FORBID else ()
+        if not runs:
+            return None
+        return WaitReason(
+            code="overlap",
+            message=f"its run {runs[0]} has not ended, and it says overlap: forbid",
+            behind=runs[0],
+        )
 
     def trouble(self, job: Job) -> Reason | None:
         """Return what is wrong with a per-instance job that goes on, None for all else."""

@@ -91,7 +91,8 @@ class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the tax
     """
 
     def __init__(self, what: str, state: ContainerState | JobState) -> None:
-        super().__init__(f"{what} has {state.value} already")
+        been = "been " if state in (ContainerState.CANCELLED, JobState.CANCELLED) else ""
+        super().__init__(f"{what} has {been}{state.value} already")
         self.what = what
         self.state = state
 

@@ -36,7 +36,7 @@ FALLOC_FL_KEEP_SIZE = 1
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what lies there is checked to be ours before use
 KILLED = "killed"  # this file is there once a container's attempt was signalled; before, UNKILLED
 UNKILLED = "unkilled"
-LOST_MESSAGE = "its supervisor ended without recording an exit"
+LOST_MESSAGE = "what watched over it on the instance ended without recording an exit"
 REMOVED_MESSAGE = "it ran, and its container was removed by somebody else"
 UNSTARTED_MESSAGE = "it was told to end before its program was started"
 

@@ -90,6 +90,16 @@ CLAIMS = (
         new="if False:",
     ),
     Mutant(
+        name="a smaller machine loses all claims",
+        guard="what turns out smaller keeps as many claims as it has room for",
+        fault="instances whose machine is smaller than their type",
+        where="longshore.dispatcher.scheduler.placement.fleet:Fleet._claim_again",
+        old="while found < number and self.rules.has_room(slot, needs[key]):",
+        new="while False:",
+        test="tests/unit/test_planner_claims.py"
+        "::test_what_turns_out_smaller_keeps_as_many_claims_as_it_has_room_for",
+    ),
+    Mutant(
         name="claims on what is gone",
         guard="claims on what is gone are dropped",
         fault="instances that end",

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from longshore.dispatcher.domain.jobs import JobType, JobTypeSpec, PerInstanceTerms, Schedule
+from longshore.dispatcher.api.render.jobs import job_answer
+from longshore.dispatcher.domain.jobs import (
+    JobType,
+    JobTypeSpec,
+    Overlap,
+    PerInstanceTerms,
+    Schedule,
+)
+from longshore.dispatcher.service.admission import IdempotencyKey
 from longshore.dispatcher.service.contracts import NewJob
+from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from tests.api_server import connected
 from tests.job_samples import make_task
 from tests.rigs.engine import Rig
-from tests.rigs.services import services_over
+from tests.rigs.services import handled, services_over, store_in
 from tests.store_values import url_in
 
 RESTLESS = 5
@@ -77,7 +86,40 @@ async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Pa
                 terms=terms,
             )
             job = await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="f")
-            reason = services.jobs.why_nowhere(await services.jobs.job(job.id))
+            reason = services.jobs.why_waiting(await services.jobs.job(job.id))
             codes.append(reason.code if reason is not None else None)
     store.close()
     assert codes == ["no_instances", None], "runs of the second are jobs of their own"
+
+
+async def test_a_periodic_job_says_which_run_keeps_the_next_from_being_launched(
+    tmp_path: Path,
+) -> None:
+    with store_in(tmp_path) as store:
+        async with services_over(Rig(), store, tmp_path) as services:
+            await _expect_overlaps_told(services)
+
+
+async def _expect_overlaps_told(services: Services) -> None:
+    for overlap, told in ((Overlap.FORBID, True), (Overlap.ALLOW, False)):
+        schedule = Schedule(cron=("* * * * *",), overlap=overlap)
+        new = NewJob(
+            name="n",
+            priority=500,
+            project="p",
+            labels=(),
+            tasks=(make_task(""),),
+            terms=JobTypeSpec(schedule=schedule),
+        )
+        job = await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="f")
+        assert services.jobs.why_waiting(job) is None
+        key = IdempotencyKey(user="u")
+        run = await services.jobs.run_of(job, env={}, idempotency_key=key)
+        await handled()
+        reason = services.jobs.why_waiting(job)
+        assert (reason is not None) is told
+        if reason is not None:
+            assert (reason.code, reason.behind) == ("overlap", run.id)
+            assert reason.message.startswith(f"its run {run.id} has not ended")
+            answer = job_answer(job, with_tasks=False, now=0.0, waits=reason)
+            assert answer.waiting_for is not None

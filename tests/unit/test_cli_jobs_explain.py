@@ -119,8 +119,8 @@ def test_explain_groups_what_waits_by_reason(server: CliServer, capsys: Capture)
         "j-00000001 align: 0/5 done, 1 running; it is running",
         "",
         "what they wait for",
-        "  2  not planned, like c-00000004: nobody has looked for a place for it yet",
-        "  2  waits, like c-00000002: at most 1 of its array",
+        "  2  like c-00000004: nobody has looked for a place for it yet",
+        "  2  like c-00000002: at most 1 of its array",
     ]
     assert main(["explain", job_id, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -166,7 +166,7 @@ def test_explain_looks_at_a_limited_number(
         "3 wait; these are the newest 2.",
         "",
         "what they wait for",
-        "  2  not planned, like c-00000002: nobody has looked for a place for it yet",
+        "  2  like c-00000002: nobody has looked for a place for it yet",
     ]
     assert server.paths.count("/v1/containers") == 1
 

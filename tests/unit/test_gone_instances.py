@@ -15,6 +15,7 @@ from longshore.dispatcher.domain.messages import SaveInstance
 from longshore.dispatcher.service.contracts import NotFound, Unavailable
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
+from longshore.pool.model import IdleBehavior
 from tests.api_server import serving
 from tests.cli_server import cli_server
 from tests.rigs.api import SYNC_S
@@ -142,3 +143,19 @@ def test_all_that_there_are_are_listed_however_many_pages_that_takes(
         assert [each["id"] for each in document["items"]] == [f"i-{n:04d}" for n in range(600)]
         assert document["complete"]
         assert said.err == "longshore: there are more; these are the first 600 by id (--limit)\n"
+
+
+async def test_who_steers_one_that_is_gone_is_told_why_it_went(tmp_path: Path) -> None:
+    rig = Rig(make_type(1))
+    with store_in(tmp_path) as store:
+        lost(store, "i-gone")
+        async with services_over(rig, store, tmp_path) as services:
+            for asked in (
+                services.instances.set_idle_behavior("i-gone", IdleBehavior.HOLD),
+                services.instances.kill("i-gone", "x"),
+                services.instances.decide_strays("i-gone", (), adopt=True),
+            ):
+                with pytest.raises(NotFound, match=f"instance i-gone is gone: {WHY}"):
+                    await asked
+            with pytest.raises(NotFound, match="there is no instance i-never"):
+                await services.instances.kill("i-never", "x")

@@ -18,9 +18,9 @@ from longshore.dispatcher.api.schemas.explain import (
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
 from longshore.dispatcher.explain.limits_left import LimitUsage
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
-    CAUSES,
     NodeSummary,
     TypeFeasibility,
+    said_of,
 )
 from longshore.dispatcher.state.history import HistoryEvent
 from longshore.pool.holds import CreateHold
@@ -76,7 +76,7 @@ def _tally(instances: NodeSummary) -> TallyAnswer:
         by_cause=tuple(
             FilterCountAnswer(
                 cause=fate.cause,
-                what=CAUSES[fate.cause] + (f" ({fate.detail})" if fate.detail else ""),
+                what=said_of(fate.cause, fate.count) + (f" ({fate.detail})" if fate.detail else ""),
                 count=fate.count,
                 ids=fate.ids,
             )

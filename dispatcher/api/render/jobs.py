@@ -137,7 +137,9 @@ def _runs(job: Job) -> dict[str, Any]:
 def _waiting(
     job: Job, waits: WaitReason | msgspec.UnsetType | None
 ) -> WaitAnswer | msgspec.UnsetType | None:
-    if isinstance(waits, msgspec.UnsetType) or not job.type.is_per_instance:
+    if isinstance(waits, msgspec.UnsetType):
+        return msgspec.UNSET
+    if not job.type.is_per_instance and job.terms.schedule is None:
         return msgspec.UNSET
     return wait_answer(waits)
 

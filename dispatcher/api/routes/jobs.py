@@ -102,7 +102,7 @@ class JobRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
         job = await self._jobs.job(path_id(request, "job"))
-        waits, trouble = self._jobs.why_nowhere(job), self._jobs.trouble(job)
+        waits, trouble = self._jobs.why_waiting(job), self._jobs.trouble(job)
         return await _answer(job, now=self._now(), waits=waits, trouble=trouble)
 
     async def change(self, request: web.Request) -> web.Response:

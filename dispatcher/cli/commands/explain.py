@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from longshore.dispatcher.api.schemas.explain import (
@@ -49,13 +51,21 @@ def explain(*, client: Client, identifier: str, as_json: bool) -> None:
 def _print_waiting(waiting: WaitingAnswer) -> None:
     click.echo()
     output.print_pairs(summary(waiting))
-    output.print_block(
-        "instance types, cheapest first",
-        [(f"{each.name}  {_price(each)}".rstrip(), _verdict(each)) for each in waiting.types],
-    )
+    output.print_block("instance types, cheapest first", _types(waiting.types))
     instances = waiting.instances
     output.print_block(f"instances ({instances.total})", _instances(instances))
     output.print_block("creates that wait", [(_scope(hold), _hold(hold)) for hold in waiting.holds])
+
+
+def _types(types: Sequence[TypeAnswer]) -> list[tuple[str, str]]:
+    """Return types with their prices, both in columns, and whether each would do."""
+    prices = [_price(each) for each in types]
+    width = max((len(each.name) for each in types), default=0)
+    priced = max(map(len, prices), default=0)
+    return [
+        (f"{each.name.ljust(width)}  {price.ljust(priced)}", _verdict(each))
+        for each, price in zip(types, prices, strict=True)
+    ]
 
 
 def _price(seen: TypeAnswer) -> str:

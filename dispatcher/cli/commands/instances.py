@@ -102,7 +102,8 @@ def instance_row(seen: InstanceAnswer) -> tuple[str, ...]:
         output.price(seen.price_usd_per_hour),
         str(len(seen.running)),
         times.age(seen.created_at),
-        "now" if seen.running else times.age(seen.last_busy_at),
+        # Daemons keep no instance busy: it is idle while nothing else runs there.
+        "now" if seen.state == "running" else times.age(seen.last_busy_at),
         output.cut("; ".join(each for each in told if each)),
     )
 

@@ -10,6 +10,7 @@ from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import JOB_STATES, UNFINISHED_JOB_STATES, read
 from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.ids import job_path
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
 
@@ -59,6 +60,9 @@ def jobs(
 
     With --parent all runs of that job, also those that have ended.
     """
+    if parent:
+        # Whoever mistypes the id is told, instead of that there are no runs.
+        client.get(job_path(parent))
     filters = (("user", user), ("project", project), ("name", name), ("parent", parent))
     wanted = states or (() if everything or parent else UNFINISHED_JOB_STATES)
     query = [("state", state) for state in wanted]

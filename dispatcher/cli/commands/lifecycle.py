@@ -9,7 +9,7 @@ import click
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read_awaited
 from longshore.dispatcher.cli.client import Client
-from longshore.dispatcher.cli.commands.waiting import await_ended, status_of
+from longshore.dispatcher.cli.commands.waiting import NotEndedError, await_ended, status_of
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import is_job, job_path, path_of
 from longshore.dispatcher.cli.options import (
@@ -41,7 +41,12 @@ def wait(
     Of several, the first code that is not 0 in the order given. What ended without a code and did
     not succeed counts as 1; a job's code is the highest of its failed containers.
     """
-    ended, raw = await_ended(client, identifiers, timeout_s)
+    try:
+        ended, raw = await_ended(client, identifiers, timeout_s)
+    except NotEndedError as failure:
+        if as_json:
+            output.print_json({"items": failure.raw})
+        raise
     if as_json:
         output.print_json({"items": raw})
     else:

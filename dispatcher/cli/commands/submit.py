@@ -103,7 +103,7 @@ def sources_of(
     given = sorted(name for name, value in described.items() if value not in (None, (), ""))
     if files and (command or given):
         what = f"--{given[0].replace('_', '-')}" if given else "a command"
-        raise click.UsageError(f"-f and {what}cannot be combined: write it into the file.")
+        raise click.UsageError(f"-f and {what} cannot be combined: write it into the file.")
     if not files and not command and not described["image"]:
         raise click.UsageError("Nothing to run: give '-- CMD...', '--image IMAGE' or '-f FILE'.")
     return read_sources(files)

@@ -15,13 +15,21 @@ from longshore.dispatcher.cli.render.progress import progress_for
 from longshore.dispatcher.cli.watching import Watcher
 
 
+class NotEndedError(CommandFailure):
+    """Something has not ended in time; `raw` has what is known of all, in their order, as JSON."""
+
+    def __init__(self, sentence: str, *, remedy: str, raw: list[Json]) -> None:
+        super().__init__(sentence, remedy=remedy, exit_code=TIMED_OUT)
+        self.raw = raw
+
+
 def await_ended(
     client: Client, identifiers: Sequence[str], timeout_s: float | None
 ) -> tuple[list[Awaited], list[Json]]:
     """Wait until containers and jobs have ended; return them in their order, and their JSON.
 
-    Raises `CommandFailure`: exit code 124 when `timeout_s` passes (None: never), 130 when
-    interrupted.
+    Raises `NotEndedError` (exit code 124) when `timeout_s` passes (None: never), `CommandFailure`
+    (130) when interrupted.
     """
     progress = progress_for(identifiers)
     told: set[str] = set()
@@ -41,10 +49,10 @@ def await_ended(
         raise goes_on(identifiers) from None
     if not ended:
         waited_for = [each for each in watch.ids if not is_final(watch.answers[each])]
-        raise CommandFailure(
+        raise NotEndedError(
             f"not ended within {timeout_s:g} s: {named(waited_for)}",
             remedy="They go on" if len(waited_for) > 1 else "It goes on",
-            exit_code=TIMED_OUT,
+            raw=[watch.raw[each] for each in watch.ids],
         )
     return [watch.answers[each] for each in watch.ids], [watch.raw[each] for each in watch.ids]
 

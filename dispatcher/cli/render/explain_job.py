@@ -35,11 +35,6 @@ class WaitingGroup:
     message: str
     for_instance: str = ""
 
-    def words(self) -> str:
-        """Return the reason's code as people read it: "behind (at quota)"."""
-        behind = f" ({self.behind_code})" if self.behind_code else ""
-        return f"{self.code}{behind}".replace("_", " ")
-
 
 def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
     """Write what keeps a job from going on; of very many that wait the newest are looked at."""
@@ -62,10 +57,7 @@ def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
         return
     output.print_block(
         "what they wait for",
-        [
-            (str(each.count), f"{each.words()}, like {each.example}: {each.message}")
-            for each in groups
-        ],
+        [(str(each.count), f"like {each.example}: {each.message}") for each in groups],
     )
     if job_words.is_template(job):
         print_runs(client, job.id)
@@ -113,13 +105,19 @@ def _kind(seen: ContainerAnswer) -> tuple[str, str, str]:
 def explanation(job: JobAnswer, groups: list[WaitingGroup], examined: int) -> list[str]:
     """Return what is to be said of a job, in sentences."""
     if is_final(job):
-        why = f": {job.reason.message}" if job.reason and job.reason.message else ""
+        reason = job.reason.message if job.reason is not None else ""
+        why = f": {reason}" if reason not in ("", job.state) else ""
         return [f"{job_words.title(job)} has ended: {job.state}, {job_words.progress(job)}{why}"]
     state = f"{job.state} and {ends}" if (ends := job_words.cancelling(job)) else job.state
     lines = [f"{progress_line(job)}; it is {state}"]
     if job.held:
         lines.append(f"It is held and starts nothing new: 'longshore release {job.id}' ends that.")
-    if job.next_launch:
+    if job.next_launch and job_words.is_template(job) and job.waiting_for:
+        lines.append(
+            f"Nothing is launched now: {job.waiting_for.message}. The next time of its schedule is "
+            f"{times.moment(job.next_launch)}."
+        )
+    elif job.next_launch:
         lines.append(f"Its next launch is at {times.moment(job.next_launch)}.")
     if job.trouble:
         lines.append(f"It is in trouble: {job.trouble.message}.")

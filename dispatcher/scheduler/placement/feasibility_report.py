@@ -258,28 +258,48 @@ def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeFeasibility | None
     return "" if verdict is not None and not verdict.rejections else "type"
 
 
-CAUSES: Mapping[str, str] = {
-    "label": "lack a wanted label",
-    "type": "are of a type that would not do",
-    "shutdown": "are being shut down",
-    "held": "are held by an admin",
-    "draining": "are drained",
-    "interrupted": "are being taken back",
-    "broken": "are broken",
-    "missing": "are missing from the cloud's listings",
-    "offline": "have lost contact",
-    "booting": "are not ready yet",
-    "overloaded": "report that they are overloaded",
-    "on_trial": "are having their container engine tested, since nothing that was started "
-    "there ran",
-    "backlogged": "have too much output that the server cannot keep yet",
-    "strays": "run what another store has started (see longshore strays list)",
-    "exhausted": "are full",
-    "avoided": "have lost it or could not run it before, so that it goes there last",
-    "kept": "have room that is kept for daemons or elastic jobs",
-    "fits": "have room",
+CAUSES: Mapping[str, tuple[str, str]] = {
+    "label": ("lacks a wanted label", "lack a wanted label"),
+    "type": ("is of a type that would not do", "are of a type that would not do"),
+    "shutdown": ("is being shut down", "are being shut down"),
+    "held": ("is held by an admin", "are held by an admin"),
+    "draining": ("is drained", "are drained"),
+    "interrupted": ("is being taken back", "are being taken back"),
+    "broken": ("is broken", "are broken"),
+    "missing": ("is missing from the cloud's listings", "are missing from the cloud's listings"),
+    "offline": ("has lost contact", "have lost contact"),
+    "booting": ("is not ready yet", "are not ready yet"),
+    "overloaded": ("reports that it is overloaded", "report that they are overloaded"),
+    "on_trial": (
+        "is having its container engine tested, since nothing that was started there ran",
+        "are having their container engine tested, since nothing that was started there ran",
+    ),
+    "backlogged": (
+        "has too much output that the server cannot keep yet",
+        "have too much output that the server cannot keep yet",
+    ),
+    "strays": (
+        "runs what another store has started (see longshore strays list)",
+        "run what another store has started (see longshore strays list)",
+    ),
+    "exhausted": ("is full", "are full"),
+    "avoided": (
+        "has lost it or could not run it before, so that it goes there last",
+        "have lost it or could not run it before, so that it goes there last",
+    ),
+    "kept": (
+        "has room that is kept for daemons or elastic jobs",
+        "have room that is kept for daemons or elastic jobs",
+    ),
+    "fits": ("has room", "have room"),
 }
-"""What may be said of instances, in the order in which it is told."""
+"""What may be said of one instance, and of several, in the order in which it is told."""
+
+
+def said_of(cause: str, count: int) -> str:
+    """Return what is said of so many instances."""
+    one, several = CAUSES[cause]
+    return one if count == 1 else several
 
 
 _UP = (WorkerState.IDLE, WorkerState.RUNNING)
