@@ -478,6 +478,7 @@ class PoolCore:
         `how` is how a stray ended, None where nobody knows.
         """
         self.timers.clear(TimerKind.SIGNAL, attempt_id)
+        self.timers.clear(TimerKind.PROOF, attempt_id)
         attempt = self.attempts.pop(attempt_id, None)
         if attempt is not None:
             others = self._attempts_on[attempt.worker_id]

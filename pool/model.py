@@ -408,7 +408,7 @@ class HealthRecord:
     on_trial: bool = False
     #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
     acquitted: dict[str, float] = field(default_factory=dict)
-    #: Whether an attempt was seen to run there, and whether it was of no use before that.
+    #: Whether a program has run there (`pool.boot_failures`), and whether it was of no use before.
     proven: bool = False
     stillborn: bool = False
     last_error: str = ""
@@ -525,7 +525,8 @@ class PoolAttempt:
     `start_op` is its start that is not answered, 0 for none: a probe may show it running before
     that. `settled_op` is the operation up to which it was not certain where it stood: a probe that
     began later can tell that it is missing. `container_id` and `user` are whose it is, "" where
-    that is not known; `contained` says that it runs from an image. `grace_s` is what it gets
+    that is not known; `contained` says that it runs from an image, `pulling` that this is being
+    fetched, as far as is known. `grace_s` is what it gets
     between TERM and KILL, None for what all get. `resident` says that it belongs to its instance:
     it holds room there, but keeps it neither running nor busy, and is `dismissed`, told to end,
     before its instance is destroyed.
@@ -543,6 +544,7 @@ class PoolAttempt:
     container_id: str = ""
     user: str = ""
     contained: bool = False
+    pulling: bool = False
     start_op: int = 0
     settled_op: int = 0
     stray: bool = False
