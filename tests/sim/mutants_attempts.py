@@ -6,6 +6,11 @@ from tests.sim.mutants_places import PLACES_MUTANTS
 from tests.sim.mutants_workers import WORKERS_MUTANTS
 from tests.sim.planting import Mutant
 
+LOST_LOGS = (
+    "tests/unit/test_log_problem.py"
+    "::test_logs_that_are_lost_with_their_instance_are_told_by_name_and_size"
+)
+
 COMMITS = (
     Mutant(
         name="one commit lets go of all",
@@ -288,6 +293,24 @@ ENDINGS = (
         where="longshore.dispatcher.engine.engine:Engine._forget_instance",
         old="self.table.unreleased.drop_instance(instance_id)",
         new="",
+    ),
+    Mutant(
+        name="logs go with their instance untold",
+        guard="the logs that are lost with an instance are told, by attempt",
+        fault="a full disk",
+        where="longshore.dispatcher.engine.engine:Engine._forget_instance",
+        old="left = self.table.unreleased.written_on(instance_id)",
+        new="left = []",
+        test=LOST_LOGS,
+    ),
+    Mutant(
+        name="an instance goes with logs untold",
+        guard="an instance that is shut down with logs is told as that",
+        fault="a full disk",
+        where="longshore.dispatcher.engine.engine:Engine._record_worker",
+        old="if going else []",
+        new="if False else []",
+        test=LOST_LOGS,
     ),
 )
 

@@ -173,7 +173,7 @@ def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys:
     container_id = begun(server, capsys)
     keep_back(server, container_id, FULL)
     assert main(["logs", container_id]) == 0
-    told = f"longshore: what {container_id} writes does not come here at present: {FULL}\n"
+    told = f"longshore: the log of {container_id} is not whole here: {FULL}\n"
     assert capsys.readouterr() == ("one\n", told)
 
 
