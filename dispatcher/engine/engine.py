@@ -80,6 +80,7 @@ from longshore.pool.messages import (
     FindFailed,
     ListingFailed,
     ProbeFailed,
+    SessionClosed,
     TagsFailed,
     TagsSet,
 )
@@ -109,6 +110,7 @@ NOTHING_TO_PLAN = (
     FindFailed,
     ListingFailed,
     ProbeFailed,
+    SessionClosed,
     TagsFailed,
     TagsSet,
 )
