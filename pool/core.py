@@ -415,7 +415,9 @@ class PoolCore:
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))
-        gone = worker.shutdown.reason or trigger.value
+        at = worker.health.interruption
+        taken_back = f"the cloud took it back, as it had said that it would at {at}" if at else ""
+        gone = worker.shutdown.reason or taken_back or trigger.value
         if worker.cloud.reason and not worker.shutdown.reason:
             gone = f"{gone}: {worker.cloud.reason}"
         for attempt in self.attempts_on(worker.id):
