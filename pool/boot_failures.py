@@ -42,6 +42,7 @@ def seen_running(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: floa
 
     What was there before us may have run for long, and proves it at once.
     """
+    attempt.running_since = now
     if not worker.launched_here:
         prove(core, worker, now)
     elif not worker.health.proven:

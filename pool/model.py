@@ -256,7 +256,7 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swallowed:
-    """A container that ended without having run, so many `times` on one instance.
+    """A container that has not run on one instance, as far as is known, so many `times`.
 
     `contained` is whether it has an image.
     """
@@ -528,8 +528,9 @@ class PoolAttempt:
     that. `settled_op` is the operation up to which it was not certain where it stood: a probe that
     began later can tell that it is missing. `container_id` and `user` are whose it is, "" where
     that is not known; `contained` says that it runs from an image, `pulling` that this is being
-    fetched, as far as is known. `grace_s` is what it gets
-    between TERM and KILL, None for what all get. `resident` says that it belongs to its instance:
+    fetched, as far as is known. `running_since` is when it was first seen to run, or its image
+    to have come, None before that. `grace_s` is what it gets between TERM and KILL, None for what
+    all get. `resident` says that it belongs to its instance:
     it holds room there, but keeps it neither running nor busy, and is `dismissed`, told to end,
     before its instance is destroyed.
 
@@ -547,6 +548,7 @@ class PoolAttempt:
     user: str = ""
     contained: bool = False
     pulling: bool = False
+    running_since: float | None = None
     start_op: int = 0
     settled_op: int = 0
     stray: bool = False
