@@ -70,7 +70,7 @@ from longshore.dispatcher.state.restarts import is_lasting
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.dispatcher.state.stray_news import stray_found, stray_gone
 from longshore.drivers.interface import InstanceType
-from longshore.pool import attempts, core, reactor
+from longshore.pool import attempts, core, probing, reactor
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
     AttemptImageSeen,
@@ -404,7 +404,7 @@ class Engine:
             case LaunchEnded():
                 table.changes.append(DeleteLaunch(token=notice.token))
             case WorkerChanged():
-                self._record_worker(notice)
+                self._record_worker(notice, now)
             case WorkerGone():
                 self._forget_instance(notice.worker_id, notice.reason, now)
             case AttemptRunning():
@@ -462,11 +462,13 @@ class Engine:
 
     # ---- what the store keeps of instances ----------------------------------------------------
 
-    def _record_worker(self, notice: WorkerChanged) -> None:
+    def _record_worker(self, notice: WorkerChanged, now: float) -> None:
         worker_id = notice.worker_id
         worker = self.pool.workers.get(worker_id)
         if worker is None:
             return
+        if not probing.takes_work(self.pool, worker, now):
+            self.scheduling.place_lost(worker_id, notice.reason, now)
         old = self.records.get(worker_id)
         record = record_of(worker, old)
         if record != old:
@@ -497,6 +499,7 @@ class Engine:
             )
 
     def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
+        self.scheduling.place_lost(instance_id, reason, now)
         left = self.table.unreleased.written_on(instance_id)
         self.table.unreleased.drop_instance(instance_id)
         record = self.records.pop(instance_id, None)
