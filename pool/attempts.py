@@ -245,14 +245,18 @@ def _running(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
         case unknown:
             assert_never(unknown)
     if attempt.worker_id in core.workers:
-        boot_failures.prove(core, core.workers[attempt.worker_id], now)
+        boot_failures.seen_running(core, core.workers[attempt.worker_id], attempt, now)
     core.notices.append(AttemptRunning(attempt_id=attempt.id, worker_id=attempt.worker_id))
 
 
-def on_image(core: PoolCore, event: AttemptImageSeen) -> None:
+def on_image(core: PoolCore, event: AttemptImageSeen, now: float) -> None:
     """The runner says what it knows of an attempt's image; it may come before the start's reply."""
     attempt = core.find_attempt(event.worker_id, event.attempt_id)
     if attempt is not None and not attempt.stray and not attempt.is_finished:
+        worker = core.workers.get(event.worker_id)
+        if worker is not None and attempt.is_seen_running and not event.image.pulling:
+            boot_failures.seen_running(core, worker, attempt, now)
+        attempt.pulling = event.image.pulling
         core.notices.append(AttemptImageKnown(attempt_id=attempt.id, image=event.image))
 
 
@@ -278,6 +282,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
     attempt.start_op = 0
     attempt.settled_op = core.next_op()
     core.timers.clear(TimerKind.SIGNAL, attempt.id)
+    core.timers.clear(TimerKind.PROOF, attempt.id)
     worker = core.workers.get(attempt.worker_id)
     if attempt.stray:
         core.forget_attempt(attempt.id, how)

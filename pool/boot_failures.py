@@ -1,6 +1,12 @@
 """Instances that turn out to be of no use before anything ran on them, and what they hold.
 
 A mistake in the configuration must not buy and destroy instances without end.
+
+What proves an instance is a program that has run there: one that ended as programs do, or an
+attempt that was seen to run for `PROVES_AFTER_S`. That its runner has started it is not enough: an
+engine may find out only then that it can run nothing (`pool.trials`), and the time in which an
+image is fetched says nothing either. Doubt: an engine that takes longer than that to fail passes
+for one that works.
 """
 
 from __future__ import annotations
@@ -8,8 +14,10 @@ from __future__ import annotations
 import math
 
 from longshore.pool.core import PoolCore
-from longshore.pool.model import IdleBehavior, Worker, WorkerState
+from longshore.pool.model import IdleBehavior, PoolAttempt, Worker, WorkerState
 from longshore.pool.timers import TimerKind
+
+PROVES_AFTER_S = 30.0
 
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
@@ -29,8 +37,37 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
+def seen_running(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) -> None:
+    """Have an attempt that is seen to run prove its worker, if it goes on like that.
+
+    What was there before us may have run for long, and proves it at once.
+    """
+    attempt.running_since = now
+    if not worker.launched_here:
+        prove(core, worker, now)
+    elif not worker.health.proven:
+        core.timers.set(TimerKind.PROOF, attempt.id, now + PROVES_AFTER_S)
+
+
+def on_proof_due(core: PoolCore, attempt_id: str, now: float) -> bool:
+    """Take an attempt that still runs for a proof; return whether that lets creating go on.
+
+    Without a session nobody knows whether it does.
+    """
+    attempt = core.attempts.get(attempt_id)
+    worker = core.workers.get(attempt.worker_id) if attempt is not None else None
+    if attempt is None or worker is None or not attempt.is_seen_running:
+        return False
+    if attempt.pulling or not worker.link.session_up:
+        core.timers.set(TimerKind.PROOF, attempt_id, now + PROVES_AFTER_S)
+        return False
+    slowed_down = core.stillborn > 0
+    prove(core, worker, now)
+    return slowed_down and core.stillborn == 0
+
+
 def prove(core: PoolCore, worker: Worker, now: float) -> None:
-    """Note that an attempt was seen to run on a worker; the first ends the row of useless ones.
+    """Note that something has run on a worker; the first ends the row of useless ones.
 
     Not where it is older than all of the row: it works on whatever is wrong with those that are
     bought now.

@@ -415,7 +415,9 @@ class PoolCore:
         self.cloud_gate.drop(worker.id)
         self.holds.instance_left(worker.type, now)
         self.commands.append(CloseSession(worker_id=worker.id))
-        gone = worker.shutdown.reason or trigger.value
+        at = worker.health.interruption
+        taken_back = f"the cloud took it back, as it had said that it would at {at}" if at else ""
+        gone = worker.shutdown.reason or taken_back or trigger.value
         if worker.cloud.reason and not worker.shutdown.reason:
             gone = f"{gone}: {worker.cloud.reason}"
         for attempt in self.attempts_on(worker.id):
@@ -466,8 +468,7 @@ class PoolCore:
                 attempt_id=attempt.id,
                 kind=EndKind.INSTANCE_GONE,
                 cause=why,
-                # Of one from before a restart it is not known any more.
-                seen_at=max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at,
+                seen_at=_last_seen(worker),
                 interrupted=bool(worker.health.interruption),
             )
             self.notices.append(lost)
@@ -478,6 +479,7 @@ class PoolCore:
         `how` is how a stray ended, None where nobody knows.
         """
         self.timers.clear(TimerKind.SIGNAL, attempt_id)
+        self.timers.clear(TimerKind.PROOF, attempt_id)
         attempt = self.attempts.pop(attempt_id, None)
         if attempt is not None:
             others = self._attempts_on[attempt.worker_id]
@@ -498,6 +500,17 @@ class PoolCore:
         """Forget a launch: it needs no journal any more."""
         del self.launches[token]
         self.notices.append(LaunchEnded(token=token))
+
+
+def _last_seen(worker: Worker) -> float:
+    """Return when an instance that is gone was certainly there last, by a session or a listing.
+
+    Not after its destroy was asked for: that is what ended what ran there. Of one from before a
+    restart nothing may be known but that.
+    """
+    seen_at = max(worker.link.last_contact, worker.shutdown.heard_at, worker.cloud.listed_at)
+    asked_at = worker.shutdown.destroyed_at
+    return min(seen_at or worker.appeared_at, asked_at or math.inf)
 
 
 # ---- the invariants of the pool's state, which tests look at after every event -------------------

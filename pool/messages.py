@@ -90,7 +90,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseSession:
-    """Drop the connection to a worker, without a word about it afterwards."""
+    """Drop the connection to a worker; where one was heard, `SessionClosed` says when last."""
 
     worker_id: str
 
@@ -316,6 +316,14 @@ class SessionLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionClosed:
+    """A connection was dropped that is not wanted any more; its last word was at `last_contact`."""
+
+    worker_id: str
+    last_contact: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
     """The runner has started the attempt (now, or earlier: starting is idempotent)."""
 
@@ -416,6 +424,7 @@ PoolEvent = (
     | ProbeSucceeded
     | ProbeFailed
     | SessionLost
+    | SessionClosed
     | AttemptStarted
     | StartRefused
     | StartUnknown

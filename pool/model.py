@@ -256,7 +256,7 @@ class Doubtful:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swallowed:
-    """A container that ended without having run, so many `times` on one instance.
+    """A container that has not run on one instance, as far as is known, so many `times`.
 
     `contained` is whether it has an image.
     """
@@ -408,7 +408,7 @@ class HealthRecord:
     on_trial: bool = False
     #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
     acquitted: dict[str, float] = field(default_factory=dict)
-    #: Whether an attempt was seen to run there, and whether it was of no use before that.
+    #: Whether a program has run there (`pool.boot_failures`), and whether it was of no use before.
     proven: bool = False
     stillborn: bool = False
     last_error: str = ""
@@ -429,6 +429,8 @@ class ShutdownRecord:
     reason: str = ""
     #: When its destroy was asked for, 0.0 before that.
     destroyed_at: float = 0.0
+    #: When it was heard last over the session that ended with it, 0.0 for never.
+    heard_at: float = 0.0
     #: The destroy calls in a row that failed, and what the last of them said.
     destroy_failures: int = 0
     destroy_error: str = ""
@@ -525,8 +527,10 @@ class PoolAttempt:
     `start_op` is its start that is not answered, 0 for none: a probe may show it running before
     that. `settled_op` is the operation up to which it was not certain where it stood: a probe that
     began later can tell that it is missing. `container_id` and `user` are whose it is, "" where
-    that is not known; `contained` says that it runs from an image. `grace_s` is what it gets
-    between TERM and KILL, None for what all get. `resident` says that it belongs to its instance:
+    that is not known; `contained` says that it runs from an image, `pulling` that this is being
+    fetched, as far as is known. `running_since` is when it was first seen to run, or its image
+    to have come, None before that. `grace_s` is what it gets between TERM and KILL, None for what
+    all get. `resident` says that it belongs to its instance:
     it holds room there, but keeps it neither running nor busy, and is `dismissed`, told to end,
     before its instance is destroyed.
 
@@ -543,6 +547,8 @@ class PoolAttempt:
     container_id: str = ""
     user: str = ""
     contained: bool = False
+    pulling: bool = False
+    running_since: float | None = None
     start_op: int = 0
     settled_op: int = 0
     stray: bool = False

@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from longshore.pool import (
     absence,
     attempts,
+    boot_failures,
     interruption,
     launching,
     listing,
@@ -37,6 +38,7 @@ from longshore.pool.messages import (
     PoolEvent,
     ProbeFailed,
     ProbeSucceeded,
+    SessionClosed,
     SessionLost,
     StartRefused,
     StartUnknown,
@@ -77,6 +79,8 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             probing.on_failed(core, event, now)
         case SessionLost():
             probing.on_session_lost(core, event, now)
+        case SessionClosed():
+            probing.on_session_closed(core, event, now)
         case BrokenReported():
             probing.on_broken(core, event, now)
         case InterruptionNoticed():
@@ -90,7 +94,7 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
         case AttemptExited():
             attempts.on_exited(core, event, now)
         case AttemptImageSeen():
-            attempts.on_image(core, event)
+            attempts.on_image(core, event, now)
         case LogComplete():
             attempts.on_log_complete(core, event)
         case HeldUp():
@@ -149,6 +153,7 @@ WAKES: Final[Mapping[TimerKind, _Wake]] = {
     TimerKind.KEY: _of_subject(lambda core, instance_id, _now: core.forget(instance_id)),
     TimerKind.SIZE: _of_subject(sizes.forget, plans=True),
     TimerKind.SIGNAL: _of_subject(attempts.on_signal_due),
+    TimerKind.PROOF: boot_failures.on_proof_due,
     TimerKind.PROBE: _of_worker(probing.on_probe_due),
     TimerKind.RECHECK: _of_worker(shutdown.review, plans=True),
     TimerKind.OFFLINE: _of_worker(probing.on_offline_due, plans=True),

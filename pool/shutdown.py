@@ -260,14 +260,21 @@ def _shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> 
         why = worker.cloud.says or worker.health.last_error or "it never answered"
         boot_failures.note(core, worker, why, now)
     if not worker.shutdown.reason:
-        because = worker.health.broken or (worker.health.last_error if trigger in _FAILURES else "")
-        if trigger in _TOLD:
-            because = worker.cloud.reason
+        because = _because(worker, trigger)
         worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     core.timers.clear_all(worker.id, Lasts.UNTIL_SHUTDOWN)
     if unheard or trigger is Trigger.KILLED or not dismiss(core, worker, now):
         _end(core, worker, now)
+
+
+def _because(worker: Worker, trigger: Trigger) -> str:
+    """Return why what makes a worker go has come to that, "" where there is no more to say."""
+    if trigger in _TOLD:
+        return worker.cloud.reason
+    taken_back = worker.health.interruption
+    why = worker.health.broken or (f"the cloud takes it back at {taken_back}" if taken_back else "")
+    return why or (worker.health.last_error if trigger in _FAILURES else "")
 
 
 def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:

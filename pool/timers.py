@@ -40,6 +40,7 @@ class TimerKind(StrEnum):
     KEY = "key", Lasts.ALWAYS
     SIZE = "size", Lasts.ALWAYS
     SIGNAL = "signal", Lasts.ALWAYS
+    PROOF = "proof", Lasts.ALWAYS
     PROBE = "probe", Lasts.UNTIL_SHUTDOWN
     RECHECK = "recheck", Lasts.UNTIL_SHUTDOWN
     OFFLINE = "offline", Lasts.UNTIL_SHUTDOWN

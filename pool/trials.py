@@ -6,7 +6,9 @@ can tell whether it is broken or the requests are, so nothing is concluded from 
 
 - *What counts*: an attempt that ended as `lost` or by a fault of the engine's, neither told to end
   nor interrupted, and not by a fault of the request's own, nor a registry's, which the runner tells
-  apart (`Fault`).
+  apart (`Fault`). One that was lost may have run, which is certain where it wrote to stdout, or was
+  seen to run for as long as proves an instance (`pool.boot_failures`), over one session: then its
+  supervisor went, and its instance is not blamed.
   Each container counts once, however often it is tried there, but at the third time it counts for
   all: it may be alone. Whoever was seen to run, by an exit, ends the count of its kind: with an
   image, or without.
@@ -45,6 +47,8 @@ def note_end(
             return
         case ExitKind.ENGINE_FAILURE if how.fault is not Fault.INSTANCE:
             return
+        case ExitKind.LOST if _had_run(worker, attempt, how, now):
+            return
         case ExitKind.ENGINE_FAILURE | ExitKind.LOST:
             pass
     if worker.health.on_trial or now < worker.health.acquitted.get(attempt.user, now):
@@ -55,15 +59,24 @@ def note_end(
         contained=attempt.contained,
         times=before.times + 1 if before is not None else 1,
     )
-    worker.health.last_error = (
-        f"{attempt.id} ended without having run: {how.message or how.kind.value}"
-    )
+    ended = "was lost" if how.kind is ExitKind.LOST else "ended without having run"
+    worker.health.last_error = f"{attempt.id} {ended}: {how.message or how.kind.value}"
     if max(len(worker.health.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:
         worker.health.on_trial = True
         worker.link.revision += 1
         core.touch(worker.id)
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
         core.note_changed(worker, f"its engine is tried: {worker.health.last_error}")
+
+
+def _had_run(worker: Worker, attempt: PoolAttempt, how: AttemptExit, now: float) -> bool:
+    """Return whether what was lost had certainly run before."""
+    if how.stdout_bytes:
+        return True
+    since = attempt.running_since
+    if since is None or attempt.pulling:
+        return False
+    return now - max(since, worker.link.attached_at) >= boot_failures.PROVES_AFTER_S
 
 
 def _seen_to_run(worker: Worker, attempt: PoolAttempt) -> None:

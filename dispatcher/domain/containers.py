@@ -364,6 +364,11 @@ class Attempt:
     warning: str = ""
 
     @property
+    def written_bytes(self) -> int:
+        """Return how much it wrote to both streams, 0 while its exit has not told that."""
+        return self.stdout_bytes + self.stderr_bytes
+
+    @property
     def is_pulling(self) -> bool:
         """Return whether its image is still being fetched, so that its program does not run yet."""
         return self.pulling_since is not None and self.pulled_at is None and self.outcome is None

@@ -62,7 +62,7 @@ from longshore.dispatcher.scheduler.placement.workload import NewInstances, Work
 from longshore.dispatcher.scheduler.system.controller import SystemScheduler
 from longshore.dispatcher.state import containers as ledger_check
 from longshore.dispatcher.state.attempt_end import container_of
-from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.containers import ContainerTable, logs_in_words
 from longshore.dispatcher.state.dependencies import Workflow
 from longshore.dispatcher.state.instance_records import record_of
 from longshore.dispatcher.state.queue import ClassKey, Queue
@@ -70,7 +70,7 @@ from longshore.dispatcher.state.restarts import is_lasting
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.dispatcher.state.stray_news import stray_found, stray_gone
 from longshore.drivers.interface import InstanceType
-from longshore.pool import attempts, core, reactor
+from longshore.pool import attempts, core, probing, reactor
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
     AttemptImageSeen,
@@ -80,10 +80,11 @@ from longshore.pool.messages import (
     FindFailed,
     ListingFailed,
     ProbeFailed,
+    SessionClosed,
     TagsFailed,
     TagsSet,
 )
-from longshore.pool.model import PoolSettings
+from longshore.pool.model import PoolSettings, WorkerState
 from longshore.pool.pool_events import (
     AttemptDismissed,
     AttemptEnd,
@@ -109,6 +110,7 @@ NOTHING_TO_PLAN = (
     FindFailed,
     ListingFailed,
     ProbeFailed,
+    SessionClosed,
     TagsFailed,
     TagsSet,
 )
@@ -402,7 +404,7 @@ class Engine:
             case LaunchEnded():
                 table.changes.append(DeleteLaunch(token=notice.token))
             case WorkerChanged():
-                self._record_worker(notice)
+                self._record_worker(notice, now)
             case WorkerGone():
                 self._forget_instance(notice.worker_id, notice.reason, now)
             case AttemptRunning():
@@ -417,7 +419,7 @@ class Engine:
                 table.unreleased.log_complete(notice.attempt_id)
                 attempts.release(self.pool, notice.attempt_id, now)
             case AttemptLogLost():
-                table.unreleased.pop(notice.attempt_id, None)
+                self._lose_log(notice)
             case StrayFound():
                 container_id = container_of(notice.attempt_id)
                 table.hold_for_process(
@@ -460,32 +462,54 @@ class Engine:
 
     # ---- what the store keeps of instances ----------------------------------------------------
 
-    def _record_worker(self, notice: WorkerChanged) -> None:
+    def _record_worker(self, notice: WorkerChanged, now: float) -> None:
         worker_id = notice.worker_id
         worker = self.pool.workers.get(worker_id)
         if worker is None:
             return
+        if not probing.takes_work(self.pool, worker, now):
+            self.scheduling.place_lost(worker_id, notice.reason, now)
         old = self.records.get(worker_id)
         record = record_of(worker, old)
         if record != old:
             self.records[worker_id] = record
             self.table.changes.append(SaveInstance(instance=record))
+        going = notice.state == WorkerState.SHUTDOWN.value
+        left = self.table.unreleased.written_on(worker_id) if going else []
+        lost = f"; {logs_in_words(left)} goes with it" if left else ""
         self._instance_news.append(
             PublishInstance(
                 worker_id=worker_id,
                 state=notice.state,
-                reason=notice.reason,
-                warns=notice.warns,
+                reason=f"{notice.reason}{lost}",
+                warns=notice.warns or bool(lost),
             )
         )
 
+    def _lose_log(self, notice: AttemptLogLost) -> None:
+        """Wait no longer for a log that its instance no longer has, and say so if it wrote any."""
+        attempt = self.table.unreleased.pop(notice.attempt_id, None)
+        worker = self.pool.workers.get(notice.worker_id)
+        if attempt is not None and attempt.written_bytes and worker is not None:
+            lost = f"{logs_in_words([attempt])} is lost: the instance no longer has it"
+            self._instance_news.append(
+                PublishInstance(
+                    worker_id=worker.id, state=worker.state.value, reason=lost, warns=True
+                )
+            )
+
     def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
+        self.scheduling.place_lost(instance_id, reason, now)
+        left = self.table.unreleased.written_on(instance_id)
         self.table.unreleased.drop_instance(instance_id)
         record = self.records.pop(instance_id, None)
         if record is not None:
+            told = f"{reason}; {logs_in_words(left)} is lost with it" if left else reason
             gone_at = max(now, record.created_at)
-            gone = replace(record, gone_at=gone_at, gone_reason=reason)
+            gone = replace(record, gone_at=gone_at, gone_reason=told)
             self.table.changes.append(SaveInstance(instance=gone))
             self._instance_news.append(
-                PublishInstance(worker_id=instance_id, state="gone", reason=reason, gone=gone)
+                PublishInstance(
+                    worker_id=instance_id, state="gone", reason=told, warns=bool(left), gone=gone
+                )
             )

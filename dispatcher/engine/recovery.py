@@ -110,6 +110,7 @@ def _expect(
             container_id=attempt.container_id,
             user="" if container is None else container.user,
             contained=container is not None and bool(container.spec.image),
+            running_since=attempt.started_at,
             grace_s=None if container is None else container.spec.grace_period_s,
             resident=container is not None and bool(container.pinned_to),
         ),

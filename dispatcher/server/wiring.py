@@ -173,6 +173,7 @@ class Server:
             new_id=_new_id,
             heard_at=performer.last_contact,
             leftovers=performer.leftovers,
+            engine=config.engine.name,
             limits=config.limits,
         )
         periodic = PeriodicJobs(

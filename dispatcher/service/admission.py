@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.domain.containers import Container, ContainerSpec, Dependency
 from longshore.dispatcher.domain.feasibility import impossible
 from longshore.dispatcher.domain.jobs import Job, JobType
@@ -97,6 +97,7 @@ class IdempotencyKey:
 class AdmissionController:
     """The way into the store and the engine; used on the loop's thread.
 
+    `engine` is what instances are to run containers with.
     What is not committed within `write_patience_s` is taken back; a commit that is under way by
     then is waited for by `commit_patience_s` longer.
     """
@@ -107,6 +108,7 @@ class AdmissionController:
         runtime: Runtime,
         store: Store,
         types: Sequence[InstanceType],
+        engine: EngineName,
         limits: LimitsConfig,
         write_patience_s: float = _WRITE_PATIENCE_S,
         commit_patience_s: float = _COMMIT_PATIENCE_S,
@@ -117,6 +119,7 @@ class AdmissionController:
         self._view = runtime.view
         self._store = store
         self._types = tuple(types)
+        self._engine = engine
         self._limits = limits
         self._arriving: Counter[ClassKey] = Counter()
         self._arriving_of_kind: Counter[JobType] = Counter()
@@ -212,7 +215,7 @@ class AdmissionController:
             )
 
     def refuse_impossible(self, specs: Iterable[PathAndSpec]) -> None:
-        """Raise `InvalidRequest` with all that can never run on any configured type."""
+        """Raise `InvalidRequest` with all that can never run on any configured type, or engine."""
         problems = []
         # A list is often thousands of one kind.
         known: dict[ClassKey, str] = {}
@@ -224,6 +227,8 @@ class AdmissionController:
                 known[key] = impossible(self._types, spec.resources, spec.constraints, spec.unnamed)
             if sentence := known[key]:
                 problems.append((f"{path}.resources", sentence))
+            if sentence := _without_engine(self._engine, spec.image):
+                problems.append((f"{path}.image", sentence))
         if problems:
             raise InvalidRequest(problems)
 
@@ -485,6 +490,18 @@ def _in_doubt(change: Change, why: str) -> InDoubt:
         case _:
             remedy = "ask again, or look; asking twice does no harm"
     return InDoubt(f"{why}: this was being written, and may be done or not; {remedy}")
+
+
+def _without_engine(engine: EngineName, image: str) -> str:
+    """Return why the engine of the configuration can run no such request, "" where it can."""
+    if engine is EngineName.AUTO or bool(image) is (engine is not EngineName.PROCESS):
+        return ""
+    what = f"cannot be run: engine.name of the configuration is {engine.value}"
+    if image:
+        remedy = "leave the image out, or have engine.name set to podman, docker or auto"
+        return f"{what}, which runs no images; {remedy}"
+    remedy = "name an image, or have engine.name set to auto"
+    return f"{what}, which runs nothing without an image; {remedy}"
 
 
 def _never_fits(what: str, most: int, limit: str) -> str:

@@ -58,14 +58,18 @@ class LogService:
     def problem(self, container: Container) -> str:
         """Return why what a container's last attempt writes does not come here at present.
 
-        A sentence; "" when nothing is in its way, or nothing more is to come.
+        A sentence; "" when nothing is in its way, or all that was to come has. What will never come
+        is told, too.
         """
         if not container.attempts:
             return ""
         attempt = container.attempts[-1]
         expected = container.has_open_attempt or self._view.awaits_log(attempt.id)
         if not expected:
-            return ""
+            if attempt.log_complete or not attempt.written_bytes:
+                return ""
+            wrote = f"the {attempt.written_bytes} bytes that {attempt.id} wrote"
+            return f"what had not come by then of {wrote} was lost on {attempt.instance_id}"
         unheard = self._unreached(attempt.instance_id)
         return self._logs.problem or (f"{unheard}; the rest comes when it is" if unheard else "")
 

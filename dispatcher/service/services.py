@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.explain.health import unreached
 from longshore.dispatcher.logs.store import LogStore
@@ -48,16 +48,20 @@ def make_services(
     now: Callable[[], float],
     new_id: Callable[[], str],
     heard_at: Callable[[str], float],
+    engine: EngineName,
     limits: LimitsConfig,
     leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `heard_at` when a worker's session was last heard,
-    `leftovers` what stays of instances that are gone; `limits` bound what may wait.
+    `leftovers` what stays of instances that are gone; `engine` is what instances are to run
+    containers with, and `limits` bound what may wait.
     """
     view = runtime.view
-    admission = AdmissionController(runtime=runtime, store=store, types=types, limits=limits)
+    admission = AdmissionController(
+        runtime=runtime, store=store, types=types, engine=engine, limits=limits
+    )
     health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
 
     def unreached_now(instance_id: str) -> str:

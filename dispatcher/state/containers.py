@@ -6,7 +6,7 @@ Every change of a container goes through here, so that it is journalled and publ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import (
@@ -71,6 +71,8 @@ def new_attempt(container: Container, worker: Worker, now: float, *, revision: i
 
 # ---- ended attempts whose logs are still on their way from the instances -------------------------
 
+_LOGS_NAMED = 20
+
 
 class AwaitingLogs(dict[str, Attempt]):
     """Ended attempts by id, until every byte of their logs is kept, or never will come."""
@@ -88,11 +90,27 @@ class AwaitingLogs(dict[str, Attempt]):
         self._changes.append(SaveAttempt(attempt=replace(attempt, log_complete=True)))
         return True
 
+    def written_on(self, worker_id: str) -> list[Attempt]:
+        """Return whose logs are awaited from an instance, of those that wrote something, by id."""
+        return [
+            attempt
+            for _, attempt in sorted(self.items())
+            if attempt.instance_id == worker_id and attempt.written_bytes
+        ]
+
     def drop_instance(self, worker_id: str) -> None:
         """Stop waiting for logs from an instance that is gone."""
         for attempt_id in sorted(self):
             if self[attempt_id].instance_id == worker_id:
                 del self[attempt_id]
+
+
+def logs_in_words(attempts: Sequence[Attempt]) -> str:
+    """Return whose logs they are, and how much these wrote, for a sentence of what is lost."""
+    named = [f"{each.id} ({each.written_bytes} bytes)" for each in attempts[:_LOGS_NAMED]]
+    more = len(attempts) - _LOGS_NAMED
+    told = ", ".join([*named, *([f"{more} more"] if more > 0 else [])])
+    return f"what has not come yet of the log{'s' if len(attempts) > 1 else ''} of {told}"
 
 
 # ---- the containers that have not ended, and the attempts whose logs are still on their way ------

@@ -155,14 +155,14 @@ class History:
             entry_bytes=lambda wait: _ENTRY_BYTES + len(wait.reason.message if wait.reason else ""),
         )
         self._waiting: set[ClassKey] = set()
-        self._refusals = _events_of_classes()
+        self._setbacks = _events_of_classes()
         self._events = _events_of(MOST_CONTAINERS)
         self._of_jobs = _events_of(MOST_JOBS)
 
     @property
     def size_bytes(self) -> int:
         """Return about how much memory all of it takes."""
-        kept = (self._waits, self._refusals, self._events, self._of_jobs)
+        kept = (self._waits, self._setbacks, self._events, self._of_jobs)
         return sum(each.size_bytes for each in kept)
 
     # ---- what is told ------------------------------------------------------------------------
@@ -189,7 +189,19 @@ class History:
         """Note that the instance on which some classes had claims could not be created."""
         message = f"the create of a {type_name} for it, or for others like it, failed: {error}"
         for key in keys:
-            self._refusals.add(key, HistoryEvent(at=now, kind="create_failed", message=message))
+            self._setbacks.add(key, HistoryEvent(at=now, kind="create_failed", message=message))
+
+    def place_lost(
+        self, keys: Iterable[ClassKey], instance_id: str, type_name: str, why: str, now: float
+    ) -> None:
+        """Note that the instance on which some classes had claims gets no work before it is ready.
+
+        `why` is what became of it.
+        """
+        where = f"{instance_id} ({type_name})"
+        message = f"the place on {where} for it, or for others like it, was lost: {why}"
+        for key in keys:
+            self._setbacks.add(key, HistoryEvent(at=now, kind="place_lost", message=message))
 
     def began(self, locked: Collection[str], now: float) -> None:
         """Note which containers were locked when this process began."""
@@ -271,14 +283,14 @@ class History:
         found += [why for why, _ in kept]
         if key is not None:
             spans = list(_without(spans, [span for _, span in kept]))
-            found += self._refused(key, spans)
+            found += self._set_back(key, spans)
             found += self._reasons(key, _without(spans, _locked(latest, events)))
         if container.finished_at is not None and container.state.final:
             found.append(_finished(container, container.finished_at))
         return sorted(found, key=lambda each: each.at)
 
-    def _refused(self, key: ClassKey, spans: Sequence[_Span]) -> Iterator[HistoryEvent]:
-        for each in self._refusals.of(key):
+    def _set_back(self, key: ClassKey, spans: Sequence[_Span]) -> Iterator[HistoryEvent]:
+        for each in self._setbacks.of(key):
             if any(start <= each.at <= end for start, end in spans):
                 yield each
 

@@ -320,6 +320,31 @@ def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     return runs_again_if_lost(container) and few
 
 
+def given_up_reason(
+    container: Container, reason: Reason | None, settings: SchedulerSettings
+) -> Reason | None:
+    """Return why a container has failed whose latest attempt was lost, and that it is given up.
+
+    `reason` is why that attempt was lost.
+    """
+    if reason is None:
+        return None
+    tries, most = _tries(container), settings.max_lost_attempts
+    lost = sum(each.outcome is AttemptOutcome.LOST for each in container.attempts) - tries.overloads
+    worst, on_one = max(tries.losses_on.items(), key=lambda each: each[1], default=("", 0))
+    if _is_overload(container.attempts[-1]):
+        why = f"overloaded instances refused it {tries.overloads} times"
+    elif not runs_again_if_lost(container):
+        why = "its retries say that what is lost is not tried again (lost: false)"
+    elif tries.lost >= most:
+        why = (
+            f"attempts of it were lost or could not run {lost} times (max_lost_attempts is {most})"
+        )
+    else:
+        why = f"attempts of it were lost or could not run {on_one} times on {worst}"
+    return Reason(code=reason.code, message=f"{reason.message}; it is given up, since {why}")
+
+
 def after(closed: ClosedAttempt, settings: SchedulerSettings, now: float) -> Requeue | Finish:
     """Return what becomes of a container of batch work one of whose attempts is over."""
     container, attempt = closed.container, closed.attempt
@@ -327,6 +352,7 @@ def after(closed: ClosedAttempt, settings: SchedulerSettings, now: float) -> Req
     state = None if outcome is None else _FINAL_STATE_AFTER.get(outcome)
     if outcome is AttemptOutcome.LOST and not may_try_again(container, settings):
         state = ContainerState.FAILED
+        reason = given_up_reason(container, reason, settings)
     else:
         until = held_until(container, now)
         if until is not None or state is None:

@@ -56,7 +56,8 @@ class Recipe(NamedTuple):
     def bare(self, order: StartOrder) -> Invocation:
         """Return how an order is executed without a container; Refusal when it cannot be."""
         if order.image:
-            raise Refusal("invalid", "the process engine runs no images")
+            remedy = "install podman or docker on the instance, or leave the image out"
+            raise Refusal("invalid", f"the process engine runs no images: {remedy}")
         if not order.command:
             raise Refusal("invalid", "the process engine needs a command")
         work = self.work(order)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
@@ -64,7 +64,13 @@ def runtime_over(
 
 
 def services_with(
-    runtime: Runtime, rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
+    runtime: Runtime,
+    rig: Rig,
+    store: Store,
+    tmp_path: Path,
+    *,
+    limits: LimitsConfig | None = None,
+    engine: EngineName = EngineName.AUTO,
 ) -> Services:
     """Return the services of an engine that is run, or not; ids count from 0."""
     numbers = iter(range(100_000))
@@ -79,6 +85,7 @@ def services_with(
         now=lambda: rig.now,
         new_id=lambda: str(next(numbers)),
         heard_at=lambda _id: 0.0,
+        engine=engine,
         limits=limits or LimitsConfig(),
     )
 

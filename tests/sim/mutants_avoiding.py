@@ -8,6 +8,18 @@ _UNPULLING = "instances on which pulls fail, though their engine works"
 
 AVOIDING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        name="who is given up is told of the last loss alone",
+        guard="what was lost too often says that it is given up",
+        fault=_UNPULLING,
+        where="longshore.dispatcher.state.restarts:after",
+        old="reason = given_up_reason(container, reason, settings)",
+        new="pass",
+        test=(
+            "tests/unit/test_restart_policy.py"
+            "::test_the_reason_of_a_container_that_was_lost_too_often_says_that_it_is_given_up"
+        ),
+    ),
+    Mutant(
         name="one instance uses up all tries",
         guard="what an instance loses that is there counts once for it",
         fault=_UNPULLING,

@@ -342,6 +342,42 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         new="if False:",
     ),
     Mutant(
+        name="what was started proves its instance",
+        guard="an instance on which no program has run proves nothing, whatever was started there",
+        fault="instances that swallow what is started there",
+        where="longshore.pool.boot_failures:seen_running",
+        old="if not worker.launched_here:",
+        new="if True:",
+        test=(
+            "tests/unit/test_boot_failures.py"
+            "::test_instances_on_which_nothing_can_run_are_not_bought_without_end"
+        ),
+    ),
+    Mutant(
+        name="a pull proves its instance",
+        guard="that an image is fetched does not show that anything runs",
+        fault="images that take long",
+        where="longshore.pool.boot_failures:on_proof_due",
+        old="attempt.pulling or ",
+        new="",
+        test=(
+            "tests/unit/test_boot_failures.py"
+            "::test_the_time_in_which_an_image_is_fetched_proves_nothing"
+        ),
+    ),
+    Mutant(
+        name="silence proves an instance",
+        guard="what is not heard of does not show that anything runs",
+        fault="sessions that drop",
+        where="longshore.pool.boot_failures:on_proof_due",
+        old="attempt.pulling or not worker.link.session_up",
+        new="attempt.pulling",
+        test=(
+            "tests/unit/test_boot_failures.py"
+            "::test_an_attempt_proves_nothing_while_its_instance_is_silent"
+        ),
+    ),
+    Mutant(
         name="one that was of use is useless",
         guard="an instance that ever ran an attempt is not useless",
         fault="instances that break",
@@ -351,7 +387,7 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a useful instance ends no hold",
-        guard="the first attempt that starts ends the hold of useless instances",
+        guard="the first attempt that has run ends the hold of useless instances",
         fault="instances that never boot",
         where="longshore.pool.boot_failures:prove",
         old="core.holds.useful()",
@@ -359,7 +395,7 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="a useful instance ends no row",
-        guard="the first attempt that starts ends the row of useless instances",
+        guard="the first attempt that has run ends the row of useless instances",
         fault="instances that never boot",
         where="longshore.pool.boot_failures:prove",
         old="core.stillborn = 0\n",

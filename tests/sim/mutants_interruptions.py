@@ -22,6 +22,18 @@ INTERRUPTION_MUTANTS = (
         new="if False:",
     ),
     Mutant(
+        name="a reclaim is told as a loss",
+        guard="an instance that the cloud had said it takes back is told as taken back",
+        fault="instances that are taken back, with notice",
+        where="longshore.pool.core:PoolCore._remove",
+        old="gone = worker.shutdown.reason or taken_back or trigger.value",
+        new="gone = worker.shutdown.reason or trigger.value",
+        test=(
+            "tests/unit/test_interruption.py"
+            "::test_what_is_lost_with_it_was_preempted_and_runs_again"
+        ),
+    ),
+    Mutant(
         name="lost instead of preempted",
         guard="what goes with an instance that is taken back is preempted, not lost",
         fault="instances that are taken back, with notice",

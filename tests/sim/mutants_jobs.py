@@ -209,4 +209,19 @@ ARRAYS = (
     ),
 )
 
-JOB_MUTANTS = (*DEPENDENCIES, *ARRAYS)
+REQUESTS = (
+    Mutant(
+        name="images without an engine are taken",
+        guard="what the engine of the configuration can never run is refused",
+        fault="users who ask for what no instance can run",
+        where="longshore.dispatcher.service.admission:AdmissionController.refuse_impossible",
+        old="if sentence := _without_engine(self._engine, spec.image):",
+        new="if False:",
+        test=(
+            "tests/unit/test_admission_engine.py"
+            "::test_what_the_engine_of_the_configuration_never_runs_is_refused"
+        ),
+    ),
+)
+
+JOB_MUTANTS = (*DEPENDENCIES, *ARRAYS, *REQUESTS)

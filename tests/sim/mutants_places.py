@@ -258,6 +258,15 @@ CREATING = (
         old="self.table.unlock(container_id)",
         new="pass",
     ),
+    Mutant(
+        name="a lost place is not told",
+        guard="who lost a place is told where, and why, though another has come by then",
+        fault="instances that never boot",
+        where="longshore.dispatcher.engine.engine:Engine._record_worker",
+        old="if not probing.takes_work(self.pool, worker, now):",
+        new="if False:",
+        test="tests/unit/test_explain.py::test_where_a_place_was_lost_and_why_is_told_each_time",
+    ),
 )
 
 PLACES_MUTANTS: tuple[Mutant, ...] = (*QUEUE, *ROOM, *CREATING)

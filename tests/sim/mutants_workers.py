@@ -78,6 +78,29 @@ STARTS = (
         new="if False:",
     ),
     Mutant(
+        name="what ran was swallowed",
+        guard="what is lost after it has run is no fault of its instance's",
+        fault="runners that crash",
+        where="longshore.pool.trials:note_end",
+        old="case ExitKind.LOST if _had_run(worker, attempt, how, now):",
+        new="case ExitKind.LOST if False:",
+        test=(
+            "tests/unit/test_trials.py"
+            "::test_what_is_lost_after_it_has_run_is_no_fault_of_its_instances"
+        ),
+    ),
+    Mutant(
+        name="silence is taken for running",
+        guard="what is lost unheard may never have run",
+        fault="sessions that drop",
+        where="longshore.pool.trials:_had_run",
+        old="max(since, worker.link.attached_at)",
+        new="since",
+        test=(
+            "tests/unit/test_trials.py::test_what_was_lost_while_nobody_heard_may_never_have_run"
+        ),
+    ),
+    Mutant(
         name="a failed trial is no verdict",
         guard="an instance whose engine does not work is drained",
         fault="instances that swallow what is started there",

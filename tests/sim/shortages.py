@@ -87,7 +87,8 @@ class Shortages:
     # ---- creates ----
 
     def created(self, op_id: int, type_: InstanceType, now: float) -> None:
-        """Look at a create that is decided."""
+        """Look at a create that is decided; what has just proven to be of use counts by then."""
+        self._note_of_use(now)
         for (cause, scope), account in self._accounts.items():
             if scope not in self._scopes(type_) or now >= account.until + FORGOTTEN_AFTER_S:
                 continue

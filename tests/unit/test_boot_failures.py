@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import pytest
+
 from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
 from longshore.dispatcher.domain.messages import InstanceKillRequested
+from longshore.dispatcher.domain.views import ProblemKind
+from longshore.dispatcher.explain.health import STILLBORN_PROBLEM, cloud_problems
+from longshore.pool.boot_failures import PROVES_AFTER_S
 from longshore.pool.holds import HoldCause
-from longshore.pool.messages import Probe, ProbeSucceeded, StartAttempt, StartRefused
-from longshore.pool.model import AttemptReport, PoolSettings, ProbeReport
+from longshore.pool.messages import (
+    AttemptImageSeen,
+    DestroyInstance,
+    Probe,
+    ProbeSucceeded,
+    SessionLost,
+    StartAttempt,
+    StartRefused,
+)
+from longshore.pool.model import (
+    AttemptImage,
+    AttemptReport,
+    ExitKind,
+    Fault,
+    PoolSettings,
+    ProbeReport,
+)
 from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
@@ -57,11 +77,14 @@ def test_what_was_bought_together_is_one_mistake() -> None:
     assert held_s[0] == held_s[1] > 0
 
 
-def test_the_first_attempt_that_starts_ends_the_hold() -> None:
+def test_the_first_attempt_that_runs_ends_the_hold() -> None:
     rig = bought_at_once(4)
     probed(rig, broken=3)
     states = sorted(rig.states().values())
     assert states.count("running") == 1
+    assert rig.engine.pool.stillborn == 2, "that it was started says little"
+    (live,) = (each for each in rig.attempts.values() if each.outcome is None)
+    rig.exit(live.id)
     assert rig.engine.pool.stillborn == 0
     assert rig.engine.pool.holds.active(rig.now) == []
     rig.advance(1)
@@ -79,6 +102,8 @@ def test_one_instance_is_tried_at_a_time_until_one_is_of_use() -> None:
     assert len(rig.created_types()) == bought + 2
     probed(rig, broken=bought + 1)
     assert "running" in rig.states().values()
+    rig.advance(PROVES_AFTER_S - 1)
+    assert len(rig.created_types()) == bought + 2
     rig.advance(1)
     assert len(rig.created_types()) == bought + 5, "the other three get theirs at once"
 
@@ -86,7 +111,7 @@ def test_one_instance_is_tried_at_a_time_until_one_is_of_use() -> None:
 def test_useless_instances_bought_after_one_was_of_use_count_again() -> None:
     rig = bought_at_once(4)
     probed(rig, broken=3)
-    rig.advance(0.1)
+    rig.advance(PROVES_AFTER_S)
     bought = len(rig.created_types())
     assert bought > 5
     probed(rig, broken=bought)
@@ -204,6 +229,9 @@ def test_the_first_start_on_an_instance_that_is_older_than_useless_ones_ends_no_
         answer(rig, probe, "no container engine")
     answer(rig, oldest, "")
     assert rig.worker_states()["i-001"] == "running"
+    (live,) = (each for each in rig.attempts.values() if each.outcome is None)
+    rig.exit(live.id)
+    assert rig.engine.pool.workers["i-001"].health.proven
     hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
     assert hold is not None, "it was bought before whatever went wrong"
 
@@ -257,3 +285,76 @@ def test_an_instance_that_is_overloaded_by_what_runs_there_is_of_use() -> None:
     rig.submit(make_container(2))
     refuse_start(rig, last_commands(rig, StartAttempt)[-1])
     assert (rig.engine.pool.workers["i-001"].health.strikes, rig.engine.pool.stillborn) == (1, 0)
+
+
+NO_ENGINE = "podman: runc cannot set its limits"
+
+
+@pytest.mark.parametrize("image", ["busybox", ""])
+@pytest.mark.parametrize("kind", [ExitKind.ENGINE_FAILURE, ExitKind.LOST])
+def test_instances_on_which_nothing_can_run_are_not_bought_without_end(
+    kind: ExitKind, image: str
+) -> None:
+    """Found by a stranger: the runner's word that it started something had proven each of them."""
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_lost_attempts=1000))
+    rig.trial_error = NO_ENGINE
+    rig.submit(*(make_container(number, image=image) for number in range(1, 5)))
+    for _ in range(150):
+        for attempt_id, attempt in sorted(rig.attempts.items()):
+            if attempt.outcome is None:
+                rig.exit(attempt_id, 126, kind, Fault.INSTANCE)
+        rig.advance(2)
+    assert last_commands(rig, DestroyInstance), "a trial has found out"
+    assert len(rig.created_types()) < 16, "five minutes, with a hold that doubles after each"
+    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert hold is not None
+    assert NO_ENGINE in hold.reason
+    assert rig.engine.pool.stillborn >= STILLBORN_PROBLEM
+    boots = [
+        each for each in cloud_problems(rig.view.pool, rig.now) if each.kind is ProblemKind.BOOTS
+    ]
+    assert [NO_ENGINE in each.message for each in boots] == [True]
+
+
+def proven(rig: Rig) -> bool:
+    """Return whether the first instance is known to be of use."""
+    return rig.engine.pool.workers["i-001"].health.proven
+
+
+def test_an_attempt_proves_its_instance_by_its_end_or_once_it_has_run_for_a_while() -> None:
+    ends = Rig(make_type(1))
+    ends.submit(make_container(1))
+    assert ends.states() == {"c-1": "running"}
+    assert not proven(ends), "that its runner has started it says little"
+    ends.exit("c-1-1", 7)
+    assert proven(ends)
+    stays = Rig(make_type(1))
+    stays.submit(make_container(1))
+    stays.advance(PROVES_AFTER_S - 0.1)
+    assert not proven(stays)
+    stays.advance(0.1)
+    assert proven(stays)
+
+
+def test_the_time_in_which_an_image_is_fetched_proves_nothing() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1, image="busybox"))
+    for pulling, after_s in ((True, 10 * PROVES_AFTER_S), (False, PROVES_AFTER_S - 0.1)):
+        image = AttemptImage(pulling=pulling)
+        rig.send(AttemptImageSeen(worker_id="i-001", attempt_id="c-1-1", image=image))
+        rig.advance(after_s)
+        assert not proven(rig)
+    rig.advance(0.1)
+    assert proven(rig)
+
+
+def test_an_attempt_proves_nothing_while_its_instance_is_silent() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(make_container(1))
+    rig.silent.add(Probe)
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="reset"))
+    rig.advance(2 * PROVES_AFTER_S)
+    assert not proven(rig)
+    rig.probe_now(last_commands(rig, Probe)[-1])
+    rig.advance(PROVES_AFTER_S)
+    assert proven(rig)

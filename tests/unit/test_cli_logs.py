@@ -175,8 +175,9 @@ def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys:
     fill(server, full=True)
     assert main(["logs", container_id]) == 0
     captured = capsys.readouterr()
-    told = f"longshore: what {container_id} writes does not come here at present: {FULL}"
-    assert (captured.out, captured.err.startswith(told)) == ("one\n", True)
+    told = f"longshore: the log of {container_id} is not whole here: {FULL}"
+    assert (captured.out, captured.err.startswith(told)) == ("one
+", True)
 
 
 @pytest.mark.parametrize("how", ["logs", "logs -f", "submit --follow"])

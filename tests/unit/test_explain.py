@@ -13,6 +13,7 @@ from longshore.dispatcher.domain.containers import (
     Retries,
     SchedulerSettings,
 )
+from longshore.dispatcher.domain.messages import BehaviorRequested, InstanceKillRequested
 from longshore.dispatcher.explain.explanation import Explanation, Waiting, explain, wait_status
 from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
 from longshore.pool.messages import CreateInstance, Probe, ProbeFailed, SignalAttempt
@@ -449,3 +450,43 @@ def test_what_goes_wrong_on_the_instance_that_it_waits_for_is_told_with_its_plac
     claim = waiting(rig, "c-1").claim
     assert claim is not None
     assert "refused on port 22" in claim.last_error
+
+
+def test_where_a_place_was_lost_and_why_is_told_each_time() -> None:
+    """Found by a stranger: the first move was missing, the second had neither where nor why."""
+    rig = Rig(make_type(1), settings=SchedulerSettings(max_instances=1))
+    rig.silent.add(Probe)
+    rig.submit(replace(make_container(1), created_at=rig.now))
+    rig.submit(replace(make_container(2, cpus=0.5), created_at=rig.now))
+    for number in (1, 2):
+        rig.advance(5)
+        rig.send(InstanceKillRequested(worker_id=f"i-00{number}", reason="no runner"))
+    lost = [each for each in told(rig, "c-1").history if each.kind == "place_lost"]
+    why = "for it, or for others like it, was lost: an admin ended it: no runner"
+    assert [(each.at, each.message) for each in lost] == [
+        (1005.0, f"the place on i-001 (t1) {why}"),
+        (1010.0, f"the place on i-002 (t1) {why}"),
+    ]
+    assert "place_lost" not in kinds(rig, "c-2"), "it had none"
+    rig.silent.clear()
+    rig.advance(60)
+    rig.exit("c-1-1")
+    assert len([each for each in kinds(rig, "c-1") if each == "place_lost"]) == 2
+
+
+def test_a_place_on_an_instance_that_is_held_or_vanishes_is_told_as_lost() -> None:
+    rig = Rig(make_type(1))
+    rig.silent.add(Probe)
+    rig.submit(replace(make_container(1), created_at=rig.now))
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD))
+    rig.settle()
+    rig.advance(61)
+    del rig.cloud["i-002"]
+    rig.advance(120)
+    lost = [each.message for each in told(rig, "c-1").history if each.kind == "place_lost"]
+    whys = [each.partition(" was lost: ")[2] for each in lost]
+    assert whys == [
+        "its idle behavior is hold now",
+        "a listing lacks it: it counts as there, and gets no work",
+        "the cloud no longer lists it",
+    ]

@@ -7,7 +7,7 @@ import pytest
 from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState
 from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.drivers.interface import InstanceType
-from longshore.pool.messages import InterruptionNoticed
+from longshore.pool.messages import InterruptionNoticed, SessionLost
 from longshore.pool.model import ExitKind, IdleBehavior, WorkerState
 from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
@@ -57,6 +57,9 @@ def test_what_is_lost_with_it_was_preempted_and_runs_again() -> None:
     first = rig.containers["c-1"].attempts[0]
     assert first.reason is not None
     assert first.reason.code == "interrupted"
+    taken_back = f"the cloud took it back, as it had said that it would at {AT}"
+    assert first.reason.message == f"its instance {worker_id} is gone ({taken_back})"
+    assert rig.instances[worker_id].gone_reason == taken_back, "found by a stranger"
     assert rig.started_on()["c-1"] != worker_id
 
 
@@ -142,3 +145,19 @@ def test_a_repetition_changes_nothing() -> None:
     notice(rig, worker_id)
     assert rig.engine.pool.workers[worker_id].link.revision == revision
     assert rig.engine.pool.statistics.interruptions == 1
+
+
+def test_an_instance_that_ends_early_or_silent_is_told_as_taken_back() -> None:
+    rig, worker_id = running()
+    notice(rig, worker_id)
+    rig.exit("c-1-1")
+    rig.advance(60)
+    drained = f"draining, and nothing runs there: the cloud takes it back at {AT}"
+    assert rig.instances[worker_id].gone_reason == drained
+    rig, worker_id = running()
+    notice(rig, worker_id)
+    rig.unreachable.add(worker_id)
+    rig.send(SessionLost(worker_id=worker_id, last_contact=rig.now, reason="reset"))
+    rig.advance(rig.pool_settings.probe_timeout_s + 60)
+    silent = f"no contact for probe_timeout: the cloud takes it back at {AT}"
+    assert rig.instances[worker_id].gone_reason == silent

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from longshore.dispatcher.domain.messages import PublishInstance
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
-from longshore.pool.messages import Probe, SessionLost
+from longshore.pool.messages import AttemptExited, Probe, SessionLost
+from longshore.pool.model import AttemptExit, ExitKind
 from tests.rigs.engine import Rig
 from tests.rigs.services import runtime_over, services_with, store_in
 from tests.samples import make_container, make_type
@@ -69,3 +71,59 @@ async def test_a_full_disk_is_told_first(rig: Rig, services: Services, tmp_path:
         assert services.health.health().ready, "requests are served, and work goes on"
     assert problem(rig, services) == ""
     assert ProblemKind.LOGS not in {each.kind for each in services.health.health().problems}
+
+
+def exited(rig: Rig, number: int, *, wrote: int) -> None:
+    """Let an attempt end whose log, of so many bytes, is still on its instance."""
+    how = AttemptExit(kind=ExitKind.EXITED, code=0, stdout_bytes=wrote)
+    rig.send(AttemptExited(worker_id="i-001", attempt_id=f"c-{number}-1", exit=how))
+
+
+def warned(rig: Rig) -> list[tuple[str, str]]:
+    """Return the states and reasons of instances that were told as warnings."""
+    told = [each for each in rig.published if isinstance(each, PublishInstance)]
+    return [(each.state, each.reason) for each in told if each.warns]
+
+
+async def test_logs_that_are_lost_with_their_instance_are_told_by_name_and_size(
+    store: Store, tmp_path: Path
+) -> None:
+    """Found by a stranger: only `longshore logs` said so, and only of the container asked for."""
+    rig = Rig(make_type(3))
+    services = services_with(runtime_over(rig, store), rig, store, tmp_path)
+    rig.submit(*(make_container(number) for number in (1, 2, 3)))
+    for number, wrote in ((1, 6), (2, 0), (3, 70)):
+        exited(rig, number, wrote=wrote)
+    assert warned(rig) == []
+    rig.advance(rig.pool_settings.probe_timeout_s + 1)
+    rest = "what has not come yet of the logs of c-1-1 (6 bytes), c-3-1 (70 bytes)"
+    why = "idle for idle_timeout and not wanted"
+    told = warned(rig)
+    assert ("shutdown", f"{why}; {rest} goes with it") in told
+    rig.advance(60)
+    lost = f"{why}; {rest} is lost with it"
+    assert warned(rig)[-1] == ("gone", lost)
+    assert rig.instances["i-001"].gone_reason == lost
+    for number, wrote in ((1, 6), (3, 70)):
+        ended = rig.containers[f"c-{number}"]
+        lacks = f"what had not come by then of the {wrote} bytes that c-{number}-1 wrote"
+        assert services.logs.problem(ended) == f"{lacks} was lost on i-001"
+    assert services.logs.problem(rig.containers["c-2"]) == ""
+
+
+async def test_a_log_that_an_instance_no_longer_has_is_told(rig: Rig) -> None:
+    rig.submit(make_container(1))
+    exited(rig, 1, wrote=6)
+    rig.on_instance["i-001"].clear()
+    rig.send(SessionLost(worker_id="i-001", last_contact=rig.now, reason="rebooted"))
+    lost = "what has not come yet of the log of c-1-1 (6 bytes) is lost"
+    assert warned(rig) == [("idle", f"{lost}: the instance no longer has it")]
+
+
+async def test_a_log_that_is_whole_is_not_told_as_lost(rig: Rig, services: Services) -> None:
+    rig.submit(make_container(1))
+    rig.exit("c-1-1")
+    rig.advance(120)
+    assert rig.worker_states() == {}
+    assert warned(rig) == []
+    assert services.logs.problem(rig.containers["c-1"]) == ""

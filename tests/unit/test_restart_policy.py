@@ -14,9 +14,14 @@ from longshore.dispatcher.domain.containers import (
     Retries,
     SchedulerSettings,
 )
-from longshore.dispatcher.state.restarts import longest_delay_s, may_try_again, restart_due
+from longshore.dispatcher.state.restarts import (
+    given_up_reason,
+    longest_delay_s,
+    may_try_again,
+    restart_due,
+)
 from longshore.pool.messages import StartAttempt, StartRefused
-from longshore.pool.model import ExitKind, PoolSettings
+from longshore.pool.model import ExitKind, Fault, PoolSettings
 from tests.exposition import value
 from tests.rigs.engine import Rig, last_commands
 from tests.samples import lost_on, make_container, make_type
@@ -425,3 +430,53 @@ def test_what_is_lost_on_the_same_instance_again_waits_ever_longer() -> None:
 
     assert delays_s(*["i-1"] * 8) == [1, 2, 4, 8, 16, 32, 60, 60]
     assert delays_s("i-1", "i-2", "i-3", "i-4", "i-3") == [1, 2, 2, 2, 16]
+
+
+@pytest.mark.parametrize(
+    ("tried", "why"),
+    [
+        (
+            lost_on(C1, "i-1", "i-1", "i-2", "i-3"),
+            "attempts of it were lost or could not run 4 times (max_lost_attempts is 3)",
+        ),
+        (
+            lost_on(C1, *["i-1"] * 20, code=SUPERVISOR_LOST),
+            "attempts of it were lost or could not run 20 times on i-1",
+        ),
+        (
+            lost_on(C1, *["i-1"] * 20, code="overloaded"),
+            "overloaded instances refused it 20 times",
+        ),
+        (
+            lost_on(make_container(1, retry_lost=False), "i-1", code="lost"),
+            "its retries say that what is lost is not tried again (lost: false)",
+        ),
+    ],
+)
+def test_what_is_given_up_for_being_lost_says_so(tried: Container, why: str) -> None:
+    few = SchedulerSettings(max_lost_attempts=3)
+    assert not may_try_again(tried, few)
+    told = given_up_reason(tried, tried.attempts[-1].reason, few)
+    assert told is not None
+    assert told.message == f"no such host; it is given up, since {why}"
+
+
+def test_the_reason_of_a_container_that_was_lost_too_often_says_that_it_is_given_up() -> None:
+    """Found by a stranger: it was that of its last attempt, as if that had been the only one."""
+    rig = Rig(
+        make_type(1),
+        pool=PoolSettings(idle_timeout_s=100_000),
+        settings=SchedulerSettings(max_lost_attempts=1),
+    )
+    rig.submit(make_container(1))
+    rig.exit("c-1-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    failed = rig.containers["c-1"]
+    assert failed.reason is not None
+    assert (failed.state.value, failed.reason.code) == ("failed", ENGINE_FAILURE)
+    assert failed.reason.message == (
+        "the container engine could not run it; it is given up, since attempts of it were lost or"
+        " could not run 1 times (max_lost_attempts is 1)"
+    )
+    last = failed.attempts[-1].reason
+    assert last is not None
+    assert last.message == "the container engine could not run it"

@@ -7,8 +7,16 @@ import pytest
 from longshore.dispatcher.domain.containers import AttemptOutcome, SchedulerSettings
 from longshore.dispatcher.domain.messages import PublishInstance
 from longshore.dispatcher.domain.timefmt import moment
-from longshore.pool.messages import DestroyInstance, Probe, ProbeFailed, StartAttempt
-from longshore.pool.model import ExitKind, Fault, PoolSettings
+from longshore.pool.boot_failures import PROVES_AFTER_S
+from longshore.pool.messages import (
+    AttemptExited,
+    DestroyInstance,
+    Probe,
+    ProbeFailed,
+    SessionLost,
+    StartAttempt,
+)
+from longshore.pool.model import AttemptExit, ExitKind, Fault, PoolSettings
 from longshore.pool.trials import ACQUITTED_S, ENDS_BEFORE_TRIAL
 from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
@@ -304,3 +312,64 @@ def test_where_nothing_else_is_to_be_had_it_is_tried_there_ever_later_and_not_fo
     lose_at_the_hole(rig, 1200)
     assert len(where(rig, "c-11")) == 20
     assert rig.states()["c-11"] == "failed"
+
+
+def lost_on(rig: Rig, attempt_id: str, *, stdout_bytes: int = 0) -> None:
+    """Let the supervisor of an attempt be killed."""
+    how = AttemptExit(
+        kind=ExitKind.LOST, code=None, message="its supervisor ended", stdout_bytes=stdout_bytes
+    )
+    rig.on_instance[HOLE].pop(attempt_id)
+    rig.send(AttemptExited(worker_id=HOLE, attempt_id=attempt_id, exit=how))
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "stdout_bytes", "counted"),
+    [(1, 0, 3), (1, 5, 0), (PROVES_AFTER_S, 0, 0), (PROVES_AFTER_S - 0.1, 0, 3)],
+)
+def test_what_is_lost_after_it_has_run_is_no_fault_of_its_instances(
+    ran_s: float, stdout_bytes: int, counted: int
+) -> None:
+    """Found by a stranger: the note said of it that it had not run, while `explain` had that."""
+    rig = fleet_of(1)
+    rig.silent.add(Probe)
+    for number in (11, 12, 13):
+        rig.submit(make_container(number, image="busybox"))
+        rig.advance(ran_s)
+        lost_on(rig, f"c-{number}-1", stdout_bytes=stdout_bytes)
+        rig.cancel(f"c-{number}")
+    health = rig.engine.pool.workers[HOLE].health
+    assert len(health.swallowed) == counted
+    assert health.on_trial is (counted > 0)
+    told = "c-13-1 was lost: its supervisor ended" if counted else ""
+    assert health.last_error == told
+
+
+def test_what_an_engine_could_not_run_is_told_as_that() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    rig.exit("c-11-1", 125, ExitKind.ENGINE_FAILURE, Fault.INSTANCE)
+    said = rig.engine.pool.workers[HOLE].health.last_error
+    assert said == "c-11-1 ended without having run: engine_failure"
+
+
+def test_what_was_lost_while_nobody_heard_may_never_have_run() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    rig.silent.add(Probe)
+    rig.send(SessionLost(worker_id=HOLE, last_contact=rig.now, reason="reset"))
+    rig.advance(2 * PROVES_AFTER_S)
+    rig.probe_now(last_commands(rig, Probe)[-1])
+    lost_on(rig, "c-11-1")
+    assert list(rig.engine.pool.workers[HOLE].health.swallowed) == ["c-11"]
+
+
+def test_what_ran_before_a_restart_is_no_fault_of_its_instances_when_it_is_lost() -> None:
+    rig = fleet_of(1)
+    rig.submit(make_container(11, image="busybox"))
+    rig.advance(1)
+    rig.crash()
+    rig.advance(PROVES_AFTER_S + 1)
+    lost_on(rig, "c-11-1")
+    assert rig.attempts["c-11-1"].outcome is AttemptOutcome.LOST
+    assert rig.engine.pool.workers[HOLE].health.swallowed == {}

@@ -348,7 +348,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
     to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
-    `log_problem`, of one that is asked for alone, is why what it writes does not come at present.
+    `log_problem`, of one that is asked for alone, is why what it writes does not come at present,
+    or that some of it was lost.
     """
 
     id: Annotated[str, NEVER_ABSENT]

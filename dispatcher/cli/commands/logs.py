@@ -149,7 +149,7 @@ class LogTrouble:
     def note(self, seen: ContainerAnswer) -> None:
         """Say what a look at the container has shown, unless it was said."""
         if seen.log_problem and not self._said:
-            say(f"what {self._id} writes does not come here at present: {seen.log_problem}")
+            say(f"the log of {self._id} is not whole here: {seen.log_problem}")
         self._said = bool(seen.log_problem)
 
     def look(self) -> None:

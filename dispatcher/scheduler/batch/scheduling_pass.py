@@ -408,6 +408,13 @@ class SchedulingPass:
         keys = [key for key, by_slot in claims.items() if token in by_slot]
         self.history.refused(keys, pending.launch.type_name, error, now)
 
+    def place_lost(self, worker_id: str, why: str, now: float) -> None:
+        """Note for whom an instance was that gets no work any more, before that is forgotten."""
+        fleet = self.fleet_sync.fleet
+        keys = [key for key, by_slot in fleet.claims.items() if worker_id in by_slot]
+        if keys:
+            self.history.place_lost(keys, worker_id, fleet.slots[worker_id].type.name, why, now)
+
     def claimed_slot(self, container_id: str) -> Slot | None:
         """Return where a waiting container has a claim, None when it has none."""
         request_class = self.table.queue.class_of(container_id)
