@@ -361,7 +361,7 @@ def test_the_layout_of_a_tree_is_measured(planted_tree: Path) -> None:
 
 def test_a_small_module_without_a_reason_is_found(planted_tree: Path) -> None:
     [found] = alone_without_a_reason(house.modules(planted_tree))
-    assert found.startswith("dispatcher.two.b: 3 lines")
+    assert found.startswith("dispatcher.two.b: 5 lines")
 
 
 def test_a_list_of_importers_that_is_wrong_is_found() -> None:
