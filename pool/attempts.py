@@ -173,7 +173,7 @@ def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:
     attempt.settled_op = core.next_op()
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.link.revision += 1
+        worker.invalidate_probe()
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
 
 
@@ -308,7 +308,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
 
 def _vacate(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) -> None:
     core.free_resources(worker, attempt.id)
-    worker.link.revision += 1
+    worker.invalidate_probe()
     if not attempt.resident:
         worker.load.last_busy = now
     if worker.state is WorkerState.RUNNING and not worker.load.busy_with:

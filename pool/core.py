@@ -373,7 +373,7 @@ class PoolCore:
         if isinstance(state, Removed):
             self._remove(worker, trigger, now)
             return
-        worker.link.revision += 1
+        worker.invalidate_probe()
         if state is not worker.state:
             worker.state = state
             self.touch(worker.id)

@@ -298,14 +298,6 @@ class CreateBackoff:
         """Return the oldest hold of a cause that is on, None when none is."""
         return next((hold for hold in self.active(now) if hold.cause is cause), None)
 
-    def unended(self, cause: HoldCause, now: float) -> CreateHold | None:
-        """Return a cause's hold of everything that no create has ended yet, None without one.
-
-        It may be over by now; then one create is tried, or waits for somebody who needs it.
-        """
-        record = self._records.get((cause, EVERYTHING))
-        return None if record is None or _is_forgotten(record, now) else record.hold
-
     def short_since(self, type_: InstanceType, now: float) -> float | None:
         """Return since when the cloud has had none of a type, None if that is not known now.
 

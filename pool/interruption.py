@@ -26,7 +26,7 @@ def on_noticed(core: PoolCore, event: InterruptionNoticed, now: float) -> None:
         return
     worker.health.interruption = event.at
     core.statistics.interruptions += 1
-    worker.link.revision += 1
+    worker.invalidate_probe()
     core.note_changed(worker, f"the cloud takes it back at {event.at}")
     shutdown.review(core, worker, now)
 

@@ -120,7 +120,7 @@ def _see(
         _recognise(core, worker, tags)
     if seen.address and seen.address != worker.cloud.address:
         worker.cloud.address = seen.address
-        worker.link.revision += 1
+        worker.invalidate_probe()
     _hear_condition(core, worker, seen, repeated=repeated)
     if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
         worker.untagged = False
@@ -149,7 +149,7 @@ def _recognise(core: PoolCore, worker: Worker, tags: dict[str, str]) -> None:
     """Take the idle behavior of a remembered worker from its tags, now that they are known."""
     worker.cloud.remembered = False
     worker.behavior = core.asked_behaviors.get(worker.id, behavior_from(tags))
-    worker.link.revision += 1
+    worker.invalidate_probe()
     if worker.link.session_up:
         shutdown.set_lease(core, worker)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, assert_never
+from typing import Annotated, Final, assert_never
 
 import msgspec
 
@@ -33,6 +33,9 @@ class WorkerState(Enum):
     IDLE = "idle"
     RUNNING = "running"
     SHUTDOWN = "shutdown"
+
+
+READY: Final = frozenset({WorkerState.IDLE, WorkerState.RUNNING})
 
 
 class IdleBehavior(Enum):
@@ -283,7 +286,7 @@ class BehaviorNote:
 
 @dataclass(slots=True, kw_only=True)
 class CloudRecord:
-    """What the cloud tells of an instance; `pool.listing` and `pool.absence` change it."""
+    """What the cloud tells of an instance, and what its absence from listings tells."""
 
     address: str = ""
     #: When the latest listing that shows it began.
@@ -321,7 +324,7 @@ class CloudRecord:
 
 @dataclass(slots=True, kw_only=True)
 class LinkRecord:
-    """How a worker is reached: its keys, probes and session; `pool.probing` changes it."""
+    """How a worker is reached: its keys, its probes and its session."""
 
     #: The pinned key, "" while it is not proven; by `secret` it is, which is void then.
     host_key: str = ""
@@ -348,7 +351,7 @@ class LinkRecord:
 
 @dataclass(slots=True, kw_only=True)
 class LoadRecord:
-    """What a worker has room for, and what takes it; `pool.core` counts it."""
+    """What a worker has room for, and what takes it."""
 
     free: Resources = Resources()
     #: What its machine has, as it says itself, None while it has not.
@@ -468,6 +471,19 @@ class Worker:
         """Return what is known of the idle behavior that it has, None for nothing."""
         known = self.noted
         return known if known is not None and known.behavior is self.behavior else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether an attempt can be started on it at once.
+
+        One that an earlier process created and no listing has shown is: the launch's secret has
+        proven it, as where no process has ended in between.
+        """
+        return self.link.session_up and not self.cloud.unseen and self.state in READY
+
+    def invalidate_probe(self) -> None:
+        """Let the probe that is under way say nothing of what is missing: something changed."""
+        self.link.revision += 1
 
     def takes_more(self, now: float) -> bool:
         """Return whether it neither rests, nor is on trial, has a backlog or keeps strays."""

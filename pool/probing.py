@@ -27,7 +27,7 @@ from longshore.pool.messages import (
     SessionClosed,
     SessionLost,
 )
-from longshore.pool.model import AttemptReport, IdleBehavior, Worker, WorkerState
+from longshore.pool.model import READY, AttemptReport, IdleBehavior, Worker, WorkerState
 from longshore.pool.timers import TimerKind
 from longshore.pool.transitions import Trigger
 
@@ -35,7 +35,6 @@ _LONGEST_WAIT_WHILE_BOOTING_S = 2.0
 _MOST_STRANGERS = 500
 _FLAP_S = 30.0
 _FLAP_FIRST_WAIT_S = 0.5
-_READY = frozenset({WorkerState.IDLE, WorkerState.RUNNING})
 
 
 def ensure(core: PoolCore, worker: Worker, now: float) -> None:
@@ -82,7 +81,7 @@ def _send_probe(core: PoolCore, worker: Worker) -> None:
             address=worker.cloud.address,
             host_key=worker.link.host_key,
             secret=worker.link.secret,
-            boot=worker.state not in _READY,
+            boot=worker.state not in READY,
             trial=worker.health.on_trial,
             look_anyway=worker.state is WorkerState.UNKNOWN,
             suspend_lease=shutdown.suspends_lease(worker),
@@ -103,7 +102,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     if not current:
         shutdown.set_lease(core, worker)  # an admin may have held it since the probe was sent
     reattached = not worker.link.session_up
-    was_up = worker.state in _READY
+    was_up = worker.state in READY
     worker.link.probe_op = 0
     worker.link.probe_failures = 0
     worker.link.session_up = True
@@ -223,7 +222,7 @@ def _settle(core: PoolCore, worker: Worker, boot_id: str, now: float) -> None:
     """Move the worker to what the probe showed; `boot_id` is the boot that it was made in."""
     if worker.state is WorkerState.SHUTDOWN:
         return
-    if worker.state in _READY and worker.link.boot_id != boot_id:
+    if worker.state in READY and worker.link.boot_id != boot_id:
         _boot_anew(core, worker, now)
         return
     if worker.load.busy_with:
@@ -281,7 +280,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
         shutdown.wait_no_longer(core, worker, now)
         return
     worker.link.session_up = False
-    worker.link.revision += 1
+    worker.invalidate_probe()
     worker.link.last_contact = min(event.last_contact, now)
     worker.health.last_error = f"session: {event.reason}"
     settings = core.settings
@@ -321,7 +320,7 @@ def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) ->
     if worker.health.complaint == message:
         return
     worker.health.complaint = message
-    worker.link.revision += 1
+    worker.invalidate_probe()
     if message:
         boot_failures.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
@@ -355,12 +354,3 @@ def on_offline_due(core: PoolCore, worker: Worker, now: float) -> None:
     if not worker.link.session_up and now < offline_at:
         core.timers.set(TimerKind.OFFLINE, worker.id, offline_at)
     shutdown.review(core, worker, now)
-
-
-def is_ready(worker: Worker) -> bool:
-    """Return whether an attempt can be started on a worker at once.
-
-    One that an earlier process created and no listing has shown is: the launch's secret has proven
-    it, as where no process has ended in between.
-    """
-    return worker.link.session_up and not worker.cloud.unseen and worker.state in _READY

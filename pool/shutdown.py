@@ -31,6 +31,7 @@ from longshore.pool.shutdown_decision import (
     NOT_READY,
     Hold,
     Keep,
+    KillOnceListed,
     RecheckAt,
     ShutDown,
     ShutdownFacts,
@@ -121,7 +122,7 @@ def set_behavior(
             core.awaited |= {worker.id}
         if held and worker.link.session_up:
             set_lease(core, worker)
-        worker.link.revision += 1
+        worker.invalidate_probe()
     # Also when nothing changes here: somebody may have written other tags meanwhile.
     worker.untagged = True
     core.asked_behaviors[worker.id] = behavior
@@ -195,7 +196,7 @@ def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
     """Judge a worker to be of no use, for good: it gets no more work and drains (see `review`)."""
     if not worker.health.verdict:
         worker.health.verdict = verdict
-        worker.link.revision += 1
+        worker.invalidate_probe()
         core.note_changed(worker, f"it is broken: {verdict}")
 
 
@@ -224,6 +225,9 @@ def review(core: PoolCore, worker: Worker, now: float, *, asked: Trigger | None 
     match decision:
         case ShutDown(trigger=trigger):
             _shut_down(core, worker, trigger, now)
+        case KillOnceListed():
+            why = f"{_as_killed(worker)}: it is destroyed as soon as a listing shows it"
+            core.note_changed(worker, why)
         case Hold():
             reason = "nobody can reach it, and something that is wanted may run there"
             note = BehaviorNote(behavior=IdleBehavior.HOLD, reason=reason, by="", at=now)
@@ -259,7 +263,9 @@ def _shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> 
     if unheard and worker.state in NOT_READY:
         why = worker.cloud.says or worker.health.last_error or "it never answered"
         boot_failures.note(core, worker, why, now)
-    if not worker.shutdown.reason:
+    if trigger is Trigger.KILLED:
+        worker.shutdown.reason = _as_killed(worker)
+    elif not worker.shutdown.reason:
         because = _because(worker, trigger)
         worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
@@ -313,21 +319,23 @@ def kill_worker(core: PoolCore, worker: Worker, reason: str, now: float) -> None
     let the instance live whose destroy failed. One that is being shut down waits no longer for its
     residents, if it does.
     """
-    told = f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
     first = worker.shutdown.killed is None
     if first:
         worker.shutdown.killed = core.asked_kills[worker.id] = reason
-    if worker.cloud.remembered and not worker.link.session_up:
-        core.note_changed(worker, f"{told}: it is destroyed as soon as a listing shows it")
-    elif worker.state is not WorkerState.SHUTDOWN:
-        worker.shutdown.reason = told
+    if worker.state is not WorkerState.SHUTDOWN:
         review(core, worker, now, asked=Trigger.KILLED)
     elif worker.link.session_up:
-        worker.shutdown.reason = told
-        core.note_changed(worker, told)
+        worker.shutdown.reason = _as_killed(worker)
+        core.note_changed(worker, worker.shutdown.reason)
         wait_no_longer(core, worker, now)
     elif first:
-        core.note_changed(worker, told)
+        core.note_changed(worker, _as_killed(worker))
+
+
+def _as_killed(worker: Worker) -> str:
+    """Return what is told of a worker that an admin killed."""
+    reason = worker.shutdown.killed
+    return f"{Trigger.KILLED.value}: {reason}" if reason else Trigger.KILLED.value
 
 
 def resume(core: PoolCore, worker: Worker, now: float) -> None:

@@ -50,6 +50,11 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KillOnceListed:
+    """It is killed as soon as a listing shows it: nobody knows yet whether it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckAt:
     """It stays, and is looked at again then, if nothing happens before."""
 
@@ -61,7 +66,7 @@ class Keep:
     """It stays until something happens."""
 
 
-Decision = ShutDown | Hold | RecheckAt | Keep
+Decision = ShutDown | KillOnceListed | Hold | RecheckAt | Keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +102,7 @@ def shutdown_decision(
                 pass
             case RecheckAt(at=at):
                 recheck_at = min(recheck_at, at)
-            case ShutDown() | Hold() | Keep():
+            case ShutDown() | KillOnceListed() | Hold() | Keep():
                 return found
             case _:
                 assert_never(found)
@@ -120,7 +125,7 @@ def _asked(
     worker: Worker, facts: ShutdownFacts, _settings: PoolSettings, _now: float
 ) -> Decision | None:
     if facts.asked is Trigger.KILLED and worker.cloud.remembered and not worker.link.session_up:
-        return Keep()
+        return KillOnceListed()
     if facts.asked in (Trigger.KILLED, Trigger.LISTED_AGAIN):
         return ShutDown(trigger=facts.asked)
     return None

@@ -1,6 +1,6 @@
 """Signals to what is to end: TERM, again and again, and KILL once it had its time.
 
-Both count from when they were decided, which is when they are sent, but for a standstill.
+Both count from when they were decided, which is when they are sent, but for a store stall.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def note_end(
     worker.health.last_error = f"{attempt.id} {ended}: {how.message or how.kind.value}"
     if max(len(worker.health.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:
         worker.health.on_trial = True
-        worker.link.revision += 1
+        worker.invalidate_probe()
         core.touch(worker.id)
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
         core.note_changed(worker, f"its engine is tried: {worker.health.last_error}")

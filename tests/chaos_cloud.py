@@ -20,8 +20,6 @@ from longshore.drivers.simulated.driver import SimulatedInstanceSet
 from longshore.drivers.simulated.model import Fate
 from longshore.drivers.simulated.parameters import SimulatedParameters
 
-ENDS, HAS_NO_RUNNER, BREAKS = 0, 1, 2
-"""What becomes of the instances whose number leaves this remainder by seven."""
 DEAD_AT_FIRST = "t4"
 
 
@@ -44,7 +42,7 @@ def _make(parameters: ChaosParameters, context: DriverContext) -> SimulatedInsta
         dice = random.Random(f"{parameters.cloud.seed}:chaos:{number}")
         if type_.name == DEAD_AT_FIRST and now < began + parameters.dead_s:
             fate = replace(fate, boots_after_s=None)
-        match number % 7:
+        match number % 7:  # what becomes of it, but for most, to whom nothing happens
             case 0:
                 return replace(fate, ends_after_s=dice.random() * parameters.life_s)
             case 1:

@@ -17,7 +17,6 @@ import urllib3
 import yaml
 
 _ROOT = Path(__file__).resolve().parent.parent
-_SERVE = (sys.executable, "-m", "longshore", "serve")
 _URL = re.compile(rb"serves at (http://\S+)")
 _T = TypeVar("_T")
 

@@ -6,8 +6,11 @@ A folder is a directory of `dispatcher/`, `pool/` or `drivers/` that holds modul
 arrows are the imports of its modules, wherever in them they stand. A ring is a set of folders of
 which each imports each other, directly or not. Layers are the longest chain of folders in which
 each imports the next; a ring counts as one of them, since nobody in it is above another. An arrow
-goes up when it breaks the order of the tree's own import-linter contracts. Only text is read, so
-that an older checkout, whose modules import `dispatcher` where today's import
+goes up when it breaks the order of the tree's own import-linter contracts. A name is defined twice
+if two modules have a public class of that name; or a function, and both are imported by name. A
+function that is always called as `module.name` may share its name by design: `probing.release` and
+`shutdown.release` are two words. Methods belong to their class, and constants are not counted. Only
+text is read, so that an older checkout, whose modules import `dispatcher` where today's import
 `longshore.dispatcher`, is measured in the same way; migrations are none of it.
 """
 
@@ -42,6 +45,10 @@ class Module:
     imports: frozenset[str]
     #: Classes at its top level whose names do not begin with `_`.
     classes: tuple[str, ...]
+    #: Functions at its top level, likewise.
+    functions: tuple[str, ...]
+    #: What it imports by name, as dotted names: `pool.remote.link.Link`.
+    named: frozenset[str]
     #: Whether it is an `__init__.py`, which only says what a folder is.
     is_package: bool
 
@@ -86,17 +93,19 @@ def _name(path: Path) -> str:
 def _module(root: Path, name: str, path: Path, known: Mapping[str, Path]) -> Module:
     source = path.read_text()
     tree = ast.parse(source)
+    public = [each for each in tree.body if not getattr(each, "name", "_").startswith("_")]
+    imported = frozenset(_imported(tree))
     return Module(
         name=name,
         folder=path.relative_to(root).parent.as_posix(),
         lines=len(source.splitlines()),
         docstring=ast.get_docstring(tree) or "",
-        imports=frozenset(each for each in _imported(tree) if each in known) - {name},
-        classes=tuple(
-            each.name
-            for each in tree.body
-            if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
+        imports=frozenset(each for each in imported if each in known) - {name},
+        classes=tuple(each.name for each in public if isinstance(each, ast.ClassDef)),
+        functions=tuple(
+            each.name for each in public if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
         ),
+        named=imported - known.keys(),
         is_package=path.name == "__init__.py",
     )
 
@@ -168,7 +177,9 @@ def contracts(root: Path) -> list[list[list[str]]]:
         for container in each.get("containers", [""]):
             prefix = f"{own_name(container)}." if container else ""
             lines = [line.replace(":", "|").split("|") for line in each["layers"]]
-            found.append([[prefix + own_name(name.strip()) for name in line] for line in lines])
+            # In parentheses are those that there need not be.
+            names = [[name.strip(" ()") for name in line] for line in lines]
+            found.append([[prefix + own_name(name) for name in line] for line in names])
     return found
 
 
@@ -192,10 +203,12 @@ def going_up(tree: Mapping[str, Module], order: list[list[str]]) -> set[str]:
 
 
 def names_defined_twice(tree: Mapping[str, Module]) -> dict[str, list[str]]:
-    """Return the public class names that several modules define, with these modules."""
+    """Return the public names that several modules define, with these modules; see the top."""
+    by_name = {name for each in tree.values() for name in each.named}
     where: dict[str, list[str]] = {}
     for each in tree.values():
-        for name in each.classes:
+        functions = (name for name in each.functions if f"{each.name}.{name}" in by_name)
+        for name in (*each.classes, *functions):
             where.setdefault(name, []).append(each.name)
     return {name: found for name, found in sorted(where.items()) if len(found) > 1}
 

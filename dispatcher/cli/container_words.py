@@ -10,8 +10,9 @@ from longshore.dispatcher.api.schemas.containers import (
     ContainerAnswer,
     DependencyAnswer,
 )
+from longshore.dispatcher.cli import times
 from longshore.dispatcher.cli.answers import WAITING_STATES, is_final
-from longshore.dispatcher.cli.times import lasted_s, moment
+from longshore.dispatcher.cli.times import lasted_s
 
 
 def dependency_phrases(awaited: Iterable[DependencyAnswer], job_id: str) -> str:
@@ -58,7 +59,7 @@ def cancelling(seen: ContainerAnswer) -> str:
     """Return that it is being cancelled, and when KILL comes where that is known, else ""."""
     if is_final(seen) or not seen.cancel_requested:
         return ""
-    return "being cancelled" + (f", KILL at {moment(seen.kill_at)}" if seen.kill_at else "")
+    return "being cancelled" + (f", KILL at {times.moment(seen.kill_at)}" if seen.kill_at else "")
 
 
 def attempt_started_at(seen: ContainerAnswer) -> str | None:

@@ -86,11 +86,6 @@ def _whole(option: str, text: str, example: str) -> int:
     return int(text)
 
 
-def read_files(paths: Sequence[str]) -> object:
-    """Return what the files ask for, as `content` tells it; raises `CommandFailure`."""
-    return content(read_sources(paths))
-
-
 def read_sources(paths: Sequence[str]) -> list[Source]:
     """Return files as text; `-` is stdin. Raises `CommandFailure` for what cannot be read."""
     if paths.count("-") > 1:

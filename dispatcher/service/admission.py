@@ -465,9 +465,8 @@ class AdmissionController:
         except TimeoutError as error:
             why = self._store.problem or "the store takes too long"
             raise Unavailable(
-                f"{why}: this was accepted. It takes effect once it is written, and "
-                "forgotten if the "
-                "server ends before; ask again once the store works"
+                f"{why}: this was accepted. It takes effect once it is written, and is "
+                "forgotten if the server ends before; ask again once the store works"
             ) from error
 
     async def request(self, change: Change, event: Event) -> None:

@@ -8,7 +8,7 @@ here knows how any of that is decided, so it holds for all types of jobs.
 Where others wait too, a pass without the job may create something as well: it is made on a second
 copy, and only what differs is the job's.
 
-It is done in parts, between which the engine goes on (`dispatcher.service.plan_turns`): once there
+It is done in parts, between which the engine goes on (`service.dry_run_limiter`): once there
 is a copy, the time that it stands for does not move. So the engine is never held up for longer than
 a copy or a pass takes.
 """
@@ -62,23 +62,6 @@ _AT_ONCE = 500
 
 Planning = Generator[None, None, JobPlan]
 """A plan that is made in parts, one each time that it is asked for the next."""
-
-
-def plan_job(
-    fork: Callable[[], EngineFork],
-    job: Job,
-    now: float,
-    *,
-    ended: Mapping[str, bool] | None = None,
-    revises: bool = False,
-) -> JobPlan:
-    """Return what a job would come to at this moment, as `planning` does, in one go."""
-    parts = planning(fork, job, now, ended=ended, revises=revises)
-    while True:
-        try:
-            next(parts)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]  # as its type says
 
 
 def planning(

@@ -78,7 +78,7 @@ class JobService:
         self._store = store
         self._now = now
         self._new_id = new_id
-        self._plan_turns = DryRunLimiter()
+        self._dry_runs = DryRunLimiter()
 
     async def submit(
         self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
@@ -168,7 +168,7 @@ class JobService:
         self._admission.expect_kinds(task.spec for task in new.tasks)
         if job_id:
             revised = self._revised(await self.job(job_id), new)
-            return await self._plan_turns.plan(
+            return await self._dry_runs.plan(
                 lambda: planning(self._runtime.fork, revised, self._now(), ended={}, revises=True)
             )
         self._refuse_impossible(new.tasks)
@@ -188,7 +188,7 @@ class JobService:
             # As a submission would, this raises where there is too much already.
             pass
         async with self._admission.ended_before(one_each, _wanted(job)) as ended:
-            return await self._plan_turns.plan(
+            return await self._dry_runs.plan(
                 lambda: planning(self._runtime.fork, job, self._now(), ended=ended, revises=False)
             )
 

@@ -61,7 +61,7 @@ class JobRegistry:
     """All unfinished jobs by id; `ended` counts those that have ended since the start, by state.
 
     `templates_bytes` is about how much memory the specifications take of jobs whose runs are jobs:
-    no container has these (see `spec_size`).
+    no container has these (see `memory_limit.spec_bytes`).
     """
 
     def __init__(self) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from longshore.drivers.ec2 import families
+from longshore.drivers.ec2 import parameters as own_parameters
 from longshore.drivers.ec2.client import ec2_client
-from longshore.drivers.ec2.families import fault_of_type
 from longshore.drivers.ec2.instance_set import Ec2InstanceSet
 from longshore.drivers.ec2.offers import offers
-from longshore.drivers.ec2.parameters import Ec2Parameters, check
+from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.ec2.requests import fault_of_scratch, own_image_of
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import InstanceType
@@ -14,7 +15,7 @@ from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 
 
 def _make(parameters: Ec2Parameters, context: DriverContext) -> Ec2InstanceSet:
-    if problems := check(parameters):
+    if problems := own_parameters.check(parameters):
         raise ConfigError([(f"driver.parameters.{path}", what) for path, what in problems])
     return Ec2InstanceSet(
         ec2_client(parameters), parameters, ssh_user=context.ssh_user, clock=context.clock
@@ -22,7 +23,7 @@ def _make(parameters: Ec2Parameters, context: DriverContext) -> Ec2InstanceSet:
 
 
 def _fault_of_type(parameters: Ec2Parameters, instance_type: InstanceType) -> str | None:
-    return fault_of_type(instance_type) or fault_of_scratch(parameters, instance_type)
+    return families.fault_of_type(instance_type) or fault_of_scratch(parameters, instance_type)
 
 
 DRIVER = DriverInfo(
@@ -45,7 +46,7 @@ DRIVER = DriverInfo(
             Capability.OFFERS,
         }
     ),
-    check=check,
+    check=own_parameters.check,
     fault_of_type=_fault_of_type,
     image_of=own_image_of,
     offers=offers,

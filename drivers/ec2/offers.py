@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from longshore.drivers.ec2 import families
 from longshore.drivers.ec2.client import ec2_client
-from longshore.drivers.ec2.families import Family, fault_of_type
+from longshore.drivers.ec2.families import Family
 from longshore.drivers.ec2.faults import FAILURES, judged
 from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.ec2.prices import Zones, batches, on_demand_prices, pages, spot_prices, zones
@@ -117,7 +118,8 @@ def instance_types(
         made
         for each in told
         for usage, prices in (("on-demand", on_demand), ("spot", spot or {}))
-        if (made := _instance_type(each, usage, prices)) is not None and not fault_of_type(made)
+        if (made := _instance_type(each, usage, prices)) is not None
+        and not families.fault_of_type(made)
     ]
     return sorted(found, key=lambda each: each.name)
 

@@ -22,6 +22,7 @@ from longshore.drivers.interface import (
     InstanceType,
     Power,
 )
+from longshore.drivers.libcloud import user_data
 from longshore.drivers.libcloud.clients import Clients, Sent, Witness
 from longshore.drivers.libcloud.faults import (
     fault_of,
@@ -32,7 +33,6 @@ from longshore.drivers.libcloud.faults import (
 from longshore.drivers.libcloud.naming import node_name, tags_in_name
 from longshore.drivers.libcloud.parameters import LibcloudParameters
 from longshore.drivers.libcloud.providers import NodeRequest, is_name_taken, provider_of
-from longshore.drivers.libcloud.user_data import user_data
 from longshore.drivers.registry import DriverContext, KeyedLock
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,9 @@ class LibcloudInstanceSet:
             name=node_name(tags.get(CLUSTER_TAG, self._cluster), token),
             size=instance_type.provider_type,
             image=booted,
-            user_data=user_data(init_command=init_command, public_key=public_key, user=self._user),
+            user_data=user_data.user_data(
+                init_command=init_command, public_key=public_key, user=self._user
+            ),
             tags=dict(tags),
         )
         # Two listings at once would miss both.

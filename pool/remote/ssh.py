@@ -24,7 +24,8 @@ import paramiko
 
 from longshore.drivers.errors import CommandFailed, HostKeyMismatch, Unreachable
 from longshore.drivers.interface import HostKeyVerdict
-from longshore.pool.remote.ssh_channel import FAILURES, SshChannel, converse, say
+from longshore.pool.remote import ssh_channel
+from longshore.pool.remote.ssh_channel import FAILURES, SshChannel, converse
 from longshore.pool.remote.ssh_keys import PrivateKey
 from longshore.pool.remote.ssh_transport import BoundedTransport
 from longshore.pool.remote.ssh_watchdog import WATCHDOG, small_stack
@@ -163,7 +164,7 @@ class SshConnection:
             except TimeoutError as error:
                 raise Unreachable(f"{self.address}: not done in {deadline_s:g} s") from error
             except FAILURES as error:
-                raise Unreachable(f"{self.address}: {say(error)}") from error
+                raise Unreachable(f"{self.address}: {ssh_channel.say(error)}") from error
             finally:
                 with suppress(*FAILURES):
                     raw.close()
@@ -222,14 +223,16 @@ class SshConnection:
                 raise Unreachable(f"{self.address}: {self._why_it_ended()}")
             key = self._transport.get_remote_server_key()
         except paramiko.SSHException as error:
-            raise Unreachable(f"{self.address}: {self._transport.fault or say(error)}") from error
+            raise Unreachable(
+                f"{self.address}: {self._transport.fault or ssh_channel.say(error)}"
+            ) from error
         finally:
             if handshakes is not None:
                 handshakes.release()
         self.host_key = f"{key.get_name()} {key.get_base64()}"
 
     def _why_it_ended(self) -> str:
-        return self._transport.fault or say(self._transport.get_exception())
+        return self._transport.fault or ssh_channel.say(self._transport.get_exception())
 
     def _prefer(self, key_type: str) -> None:
         """Offer strong algorithms only, and the type of the expected key before other types."""
@@ -257,7 +260,7 @@ class SshConnection:
                 self._transport.auth_publickey(user, key, done)
                 in_time = done.wait(deadline_s)
         except FAILURES as error:
-            raise Unreachable(f"{self.address}: {say(error)}") from error
+            raise Unreachable(f"{self.address}: {ssh_channel.say(error)}") from error
         if not in_time:
             raise Unreachable(f"{self.address}: no answer to our login within {deadline_s:g} s")
         if self._transport.fault:
@@ -298,7 +301,9 @@ class SshConnection:
         except FAILURES as error:
             # A server that does not even agree to run a command in time will not get better.
             self.cut()
-            raise Unreachable(f"{self.address}: {self._transport.fault or say(error)}") from error
+            raise Unreachable(
+                f"{self.address}: {self._transport.fault or ssh_channel.say(error)}"
+            ) from error
         return channel
 
 
@@ -325,14 +330,14 @@ def _dial(address: str, deadline_s: float) -> socket.socket:
     try:
         connected = socket.create_connection((host.strip("[]"), int(port)), timeout=deadline_s)
     except OSError as error:
-        raise Unreachable(f"{address}: {say(error)}") from error
+        raise Unreachable(f"{address}: {ssh_channel.say(error)}") from error
     try:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.settimeout(max(0.001, deadline - time.monotonic()))
         first = connected.recv(1, socket.MSG_PEEK)
     except OSError as error:
         connected.close()
-        raise Unreachable(f"{address}: {say(error)}") from error
+        raise Unreachable(f"{address}: {ssh_channel.say(error)}") from error
     if not first:
         connected.close()
         raise Unreachable(f"{address}: hung up at once")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 from longshore.drivers.errors import CloudError
@@ -78,13 +77,6 @@ class Machine:
     def powered_off(self) -> bool:
         """Return whether something on it has told it to power off."""
         return (self._directory / "powered-off").exists()
-
-    @property
-    def guarded(self) -> str:
-        """Return what would have been done to a real machine, a line each."""
-        with suppress(FileNotFoundError):
-            return (self._directory / "guarded").read_text(encoding="utf-8")
-        return ""
 
     def end(self) -> None:
         """End everything that runs on it, and remove its files. Twice is fine."""

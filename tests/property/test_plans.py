@@ -21,7 +21,6 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.jobs import ElasticMode, Job, JobType
 from longshore.dispatcher.domain.messages import Woken
 from longshore.dispatcher.input.quantities import Price
-from longshore.dispatcher.service.dry_run import plan_job
 from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.pool.messages import (
     CreateInstance,
@@ -33,6 +32,7 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import PoolSettings
 from tests.job_samples import ended_nodes, make_job, make_task
+from tests.rigs.dry_run import plan_job
 from tests.rigs.elastic_jobs import elastic, elastic_job, essential
 from tests.rigs.per_instance_jobs import DaemonRig, daemon
 from tests.samples import make_container, make_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshore.pool import attempts, probing, shutdown
+from longshore.pool import attempts, shutdown
 from longshore.pool.messages import (
     AttemptStarted,
     BrokenReported,
@@ -61,7 +61,7 @@ class Life:
         rig.settle()
 
     def _place(self, number: int, *, resident: bool) -> None:
-        if probing.is_ready(self.worker):
+        if self.worker.is_ready:
             self.placed += 1
             grace_s = None if number > 150 else float(number)
             attempt_id = f"a-{self.placed:02}"

@@ -6,7 +6,10 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import TypeVar, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +25,6 @@ from longshore.dispatcher.domain.containers import (
     Dependency,
     DependencyOn,
     InstanceRecord,
-    Preemptible,
     Reason,
     Retries,
 )
@@ -40,6 +42,8 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources
 from longshore.pool.model import Launch, Payer
 from tests.store_values import containers_of, url_in
+
+T = TypeVar("T")
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 amounts = st.integers(0, 2**60)
@@ -62,25 +66,38 @@ resources = st.builds(
     gpus=amounts,
     custom=pairs(amounts),
 )
-constraints = st.builds(
-    Constraints,
-    labels=pairs(texts),
-    gpu_model=texts,
-    gpu_memory_bytes=amounts,
-    instance_types=st.lists(texts, max_size=3).map(tuple),
-    preemptible=st.sampled_from(Preemptible),
-    max_price_usd_per_hour=st.none() | prices,
-)
-specs = st.builds(
+BY_TYPE: dict[object, st.SearchStrategy[object]] = {
+    NoneType: st.none(),
+    str: texts,
+    int: amounts,
+    float: times,
+    bool: st.booleans(),
+    Decimal: prices,
+    tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+    tuple[tuple[str, str], ...]: pairs(texts),
+}
+
+
+def by_type(hint: object) -> st.SearchStrategy[object]:
+    """Return values of a field; one of a type that is not here is to be given by hand."""
+    if isinstance(hint, UnionType):
+        return st.one_of(*(by_type(each) for each in hint.__args__))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return st.sampled_from(hint)
+    return BY_TYPE[hint]
+
+
+def every_field(kind: type[T], **given: st.SearchStrategy[object]) -> st.SearchStrategy[T]:
+    """Return records in which each field differs, also one that is new."""
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name not in given}
+    return st.builds(kind, **given, **{name: by_type(hint) for name, hint in hints.items()})
+
+
+constraints = every_field(Constraints)
+specs = every_field(
     ContainerSpec,
-    name=texts,
-    image=texts,
-    command=st.lists(texts, max_size=3).map(tuple),
-    env=pairs(texts),
     resources=resources,
     constraints=constraints,
-    labels=pairs(texts),
-    retry_lost=st.booleans(),
     retries=st.builds(
         Retries,
         most=st.integers(0, 100),
@@ -88,15 +105,10 @@ specs = st.builds(
         exit_codes=st.lists(st.integers(1, 255), max_size=3).map(tuple),
         delay_s=times,
     ),
-    unnamed=st.lists(texts, max_size=3).map(tuple),
-    supervisor=st.booleans(),
     after=st.lists(
         st.builds(Dependency, of=texts, on=st.sampled_from(DependencyOn), each=st.booleans()),
         max_size=3,
     ).map(tuple),
-    not_before=maybe_times,
-    time_limit_s=maybe_times,
-    grace_period_s=maybe_times,
 )
 containers = st.builds(
     Container,

@@ -52,9 +52,9 @@ ABSENCE_MUTANTS = (
         name="claims wait for a listing",
         guard="an instance that no listing has shown yet serves its claims once it is reached",
         fault=LAG,
-        where="longshore.pool.probing:is_ready",
-        old="not worker.cloud.unseen",
-        new="not worker.cloud.remembered",
+        where="longshore.pool.model:Worker.is_ready",
+        old="not self.cloud.unseen",
+        new="not self.cloud.remembered",
     ),
     Mutant(
         name="questions during a hold",

@@ -14,6 +14,14 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         new="end_at = idle_since + 1e9",
     ),
     Mutant(
+        name="idle instances end at once",
+        guard="an instance is idle for idle_timeout before it is shut down",
+        fault="",
+        where="longshore.pool.shutdown_decision:_idle",
+        old="if now < end_at:",
+        new="if False:",
+    ),
+    Mutant(
         name="a rest is idleness",
         guard="an instance that rests after an overload is not idle before it may be used again",
         fault="instances that are overloaded",

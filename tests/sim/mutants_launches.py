@@ -258,12 +258,4 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         old=("if attempt.id not in worker.load.attempts and not attempt.is_finished:"),
         new="if attempt.id not in worker.load.attempts:",
     ),
-    Mutant(
-        name="idle instances end at once",
-        guard="an instance is idle for idle_timeout before it is shut down",
-        fault="",
-        where="longshore.pool.shutdown_decision:_idle",
-        old="if now < end_at:",
-        new="if False:",
-    ),
 )

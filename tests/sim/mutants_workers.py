@@ -66,7 +66,7 @@ STARTS = (
         guard="nothing starts in a boot of an instance before its boot probe has passed",
         fault="an instance that reboots",
         where="longshore.pool.probing:_settle",
-        old="worker.state in _READY and worker.link.boot_id != boot_id",
+        old="worker.state in READY and worker.link.boot_id != boot_id",
         new="False",
     ),
     Mutant(
@@ -254,7 +254,7 @@ EXITS = (
         guard="an exit makes older lists worthless",
         fault="lists that come late",
         where="longshore.pool.attempts:_vacate",
-        old="worker.link.revision += 1",
+        old="worker.invalidate_probe()",
         new="pass",
         test=(
             "tests/unit/test_residents.py"
@@ -366,7 +366,7 @@ PROBES = (
         guard="an instance gets work only once its boot probe succeeds",
         fault="instances that never pass the boot probe",
         where="longshore.pool.probing:_send_probe",
-        old="boot=worker.state not in _READY",
+        old="boot=worker.state not in READY",
         new="boot=False",
     ),
     Mutant(

@@ -43,7 +43,6 @@ class PerInstanceConduct:
     def __init__(
         self, process: DispatcherProcess, timeline: Timeline, truth: Truth, hosts: dict[str, Host]
     ) -> None:
-        self._process = process
         self._engine = process.engine
         self._pool = process.engine.pool
         self._table = process.engine.table

@@ -21,7 +21,6 @@ class VirtualProbe:
     """
 
     def __init__(self, links: VirtualLinks, command: Probe) -> None:
-        self._links = links
         self._around = links.around
         self._command = command
         self._began_at = self._around.epoch_now()

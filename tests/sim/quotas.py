@@ -56,11 +56,9 @@ class Quotas:
     def __init__(
         self,
         engine: Engine,
-        offset_s: float,
         scopes_of: Callable[[InstanceType], tuple[Scope, ...]],
     ) -> None:
         self._engine = engine
-        self._offset_s = offset_s
         self._scopes_of = scopes_of
         self._hold_s = engine.pool.settings.quota_hold_s
         self._known_s = max(self._hold_s, min(LONGEST_KNOWN_S, HOLDS_KNOWN * self._hold_s))

@@ -393,7 +393,7 @@ class Scheduling:
             worker
             for worker in pool.workers.values()
             if worker.id in self._spared_until
-            and probing.is_ready(worker)
+            and worker.is_ready
             and not worker.load.attempts
             and not worker.load.unreleased
             and not worker.cloud.remembered

@@ -176,8 +176,7 @@ def test_logs_of_what_runs_say_that_more_is_kept_back(server: CliServer, capsys:
     assert main(["logs", container_id]) == 0
     captured = capsys.readouterr()
     told = f"longshore: the log of {container_id} is not whole here: {FULL}"
-    assert (captured.out, captured.err.startswith(told)) == ("one
-", True)
+    assert (captured.out, captured.err.startswith(told)) == ("one\n", True)
 
 
 @pytest.mark.parametrize("how", ["logs", "logs -f", "submit --follow"])

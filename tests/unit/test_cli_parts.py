@@ -20,7 +20,7 @@ from longshore.dispatcher.cli.container_words import attempt_started_at, note, r
 from longshore.dispatcher.cli.events import Changed, parse
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.render.progress import outcome_line
-from longshore.dispatcher.cli.submission import amounts, gpus, pairs, read_files
+from longshore.dispatcher.cli.submission import amounts, content, gpus, pairs, read_sources
 from longshore.dispatcher.cli.times import moment_of
 
 
@@ -48,14 +48,14 @@ YAML_ONE = "command: [echo, hi]\nenv: {A: b}\n"
 def test_a_file_means_what_it_says(tmp_path: Path, text: str, expected: object) -> None:
     path = tmp_path / "containers.yml"
     path.write_text(text, encoding="utf-8")
-    assert read_files([str(path)]) == expected
+    assert content(read_sources([str(path)])) == expected
 
 
 def test_several_files_are_one_list(tmp_path: Path) -> None:
     one, two = tmp_path / "one.yml", tmp_path / "two.json"
     one.write_text("command: [a]\n", encoding="utf-8")
     two.write_text('[{"command": ["b"]}, {"command": ["c"]}]', encoding="utf-8")
-    assert read_files([str(one), str(two)]) == [
+    assert content(read_sources([str(one), str(two)])) == [
         {"command": ["a"]},
         {"command": ["b"]},
         {"command": ["c"]},
@@ -63,7 +63,7 @@ def test_several_files_are_one_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("written", "why"),
     [
         (b"", "empty"),
         (b"just words", "neither an object nor a list"),
@@ -73,11 +73,11 @@ def test_several_files_are_one_list(tmp_path: Path) -> None:
         (b"!!python/object/apply:os.system ['true']", "not YAML"),
     ],
 )
-def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, content: bytes, why: str) -> None:
+def test_an_unreadable_file_is_a_usage_error(tmp_path: Path, written: bytes, why: str) -> None:
     path = tmp_path / "broken.yml"
-    path.write_bytes(content)
+    path.write_bytes(written)
     with pytest.raises(CommandFailure, match=why) as caught:
-        read_files([str(path)])
+        content(read_sources([str(path)]))
     assert caught.value.exit_code == 2
     assert str(path) in caught.value.sentence
 
@@ -86,15 +86,15 @@ def test_json_files_are_told_what_json_they_lack(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text("{command: [a]}", encoding="utf-8")
     with pytest.raises(CommandFailure, match="not JSON"):
-        read_files([str(path)])
+        content(read_sources([str(path)]))
 
 
 def test_a_missing_file_and_stdin_twice_are_usage_errors() -> None:
     with pytest.raises(CommandFailure, match="No such file") as caught:
-        read_files(["/nonexistent/x.yml"])
+        content(read_sources(["/nonexistent/x.yml"]))
     assert caught.value.exit_code == 2
     with pytest.raises(CommandFailure, match="twice"):
-        read_files(["-", "-"])
+        content(read_sources(["-", "-"]))
 
 
 def test_a_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / "large.yml"
     path.write_bytes(b"#" * (2**20 + 1))
     with pytest.raises(CommandFailure, match="larger than 1 MiB"):
-        read_files([str(path)])
+        content(read_sources([str(path)]))
 
 
 # ---- options ------------------------------------------------------------------------------------

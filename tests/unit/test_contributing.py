@@ -12,9 +12,49 @@ PAGE = ROOT / "CONTRIBUTING.md"
 STEP = re.compile(r"^\d+\. `([\w./-]+)`[:.]", re.MULTILINE)
 PRODUCT = ("dispatcher", "pool", "drivers")
 
+SEARCHED = (*PRODUCT, "tests", "tools", "benchmarks", "docs", "examples")
+KINDS = frozenset({".py", ".md", ".yml", ".yaml", ".toml", ".json"})
+RELIABILITY = "docs/reliability.md"
+# Tests and benchmarks set an option to have it out of their way.
+SETS = re.compile(r"""idle_timeout_s(=|"?: | = )""")
+
 FIELD = "A container field that influences placement"
 DRIVER = "A driver"
 TIMEOUT = "A pool timeout"
+
+EXAMPLES = {
+    FIELD: r"\bmax_price(_usd)?_per_hour\b",
+    DRIVER: r"(?i)\blibcloud\b",
+    TIMEOUT: r"\bidle_timeout",
+}
+# Those who use the example, and would not have to learn of another such thing.
+MERE_USERS = {
+    FIELD: {
+        "tests/fake_api_server.py": "goes with the last test that is served by a stand-in",
+        "tests/unit/test_planner.py": "demands a price, for something else to be so",
+        "tests/unit/test_planner_guards.py": "the same",
+        "tests/unit/test_preemptible.py": "the same",
+        "tests/unit/test_store_failures.py": "a row as an older version wrote it",
+    },
+    DRIVER: {
+        "docs/decisions/README.md": "lists a decision on it",
+        "docs/limits.md": "has a limit of its own",
+        "docs/operations.md": "of its errors, beside those of EC2",
+        "tests/local_clouds.py": "two of its clouds, for tests",
+        "tests/unit/test_tidy.py": "plants an import of it",
+    },
+    TIMEOUT: {
+        "docs/decisions/040-time-limits.md": "how those of that time differ",
+        "docs/operations.md": "in a sentence on leaks, and in lines of a log",
+        "tests/e2e/test_bad_input.py": "a setting that is wrong",
+        "tests/e2e/test_leaks.py": "a reason that is shown",
+        "tests/unit/test_cli_config.py": "a setting that is wrong",
+        "tests/unit/test_config.py": "the same",
+        "tests/unit/test_residents.py": "a reason that is shown",
+        "tests/unit/test_validation.py": "a setting that is wrong",
+        "tools/soak.py": "in a sentence",
+    },
+}
 
 
 def walk(title: str) -> str:
@@ -37,11 +77,24 @@ def below_the_top(files: list[str]) -> set[str]:
     return {"/".join(Path(each).parent.parts[:2]) for each in files} - {""}
 
 
-def product_files_with(pattern: str) -> set[str]:
-    """Return the files of the product, and its example configuration, in which a pattern is."""
-    paths = [path for top in PRODUCT for path in ROOT.joinpath(top).rglob("*.py")]
-    paths.append(ROOT / "config.example.yml")
-    return {str(p.relative_to(ROOT)) for p in paths if re.search(pattern, p.read_text())}
+def files() -> list[str]:
+    """Return the files in which a change may have to be made: code, tests, pages, settings."""
+    found = [path for top in SEARCHED for path in ROOT.joinpath(top).rglob("*.*")]
+    found += [ROOT / name for name in ("README.md", "config.example.yml", "pyproject.toml")]
+    names = (path.relative_to(ROOT).as_posix() for path in found if path.suffix in KINDS)
+    return sorted(name for name in names if name != "tests/unit/test_contributing.py")
+
+
+def files_with(pattern: str) -> set[str]:
+    """Return the files in which a pattern is, on a line that does more than set an option."""
+    found = set()
+    for name in files():
+        lines = ROOT.joinpath(name).read_text().splitlines()
+        if not name.startswith(PRODUCT) and name != "config.example.yml":
+            lines = [line for line in lines if not SETS.search(line)]
+        if any(re.search(pattern, line) for line in lines):
+            found.add(name)
+    return found
 
 
 @pytest.mark.parametrize("title", [FIELD, DRIVER, TIMEOUT])
@@ -59,17 +112,22 @@ def test_the_walks_are_as_short_as_they_say() -> None:
     assert len(field) <= 19
     assert len(below_the_top(field)) <= 6
     assert f"{len(driver)} files" in walk(DRIVER)
-    assert f"{len(timeout)} files" in walk(TIMEOUT)
-    assert len(timeout) <= 9
+    # The aim is 9: without those of a guard it holds, with them it does not, and the walk says so.
+    of_guards = [each for each in timeout if each.startswith("tests/sim/")] + [RELIABILITY]
+    assert timeout[-len(of_guards) :] == of_guards
+    others = len(timeout) - len(of_guards)
+    assert f"{others} files, and {len(of_guards)} more" in walk(TIMEOUT)
+    assert others <= 9
+    assert len(timeout) <= 14
 
 
-@pytest.mark.parametrize(
-    ("title", "example"),
-    [(FIELD, r"\bmax_price(_usd)?_per_hour\b"), (TIMEOUT, r"\bidle_timeout_s\b")],
-)
-def test_the_example_of_a_walk_is_in_no_file_that_it_does_not_name(
-    title: str, example: str
-) -> None:
-    found = product_files_with(example)
+@pytest.mark.parametrize("title", [FIELD, DRIVER, TIMEOUT])
+def test_the_example_of_a_walk_is_in_no_file_that_it_does_not_name(title: str) -> None:
+    found = files_with(EXAMPLES[title])
+    if title == DRIVER:
+        found = {each for each in found if "libcloud" not in each}
+    mere = set(MERE_USERS[title])
     assert len(found) > 3
-    assert sorted(found - set(steps(title))) == []
+    assert sorted(found - set(steps(title)) - mere) == []
+    # Who uses it no more, or is a step, is not to be excused.
+    assert sorted(mere - (found - set(steps(title)))) == []

@@ -32,7 +32,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # An identifier of ours: snake_case, CamelCase, CONSTANT_CASE, perhaps with what it belongs to.
 DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
 # A line of the picture of the layers: how deep it is, and the folders that stand beside each other.
-PICTURED = re.compile(r"^( *)([\w|]+(?: \| \w+)*)(?:  +\S.*)?$")
+PICTURED = re.compile(r"^( *)([\w()]+(?: \| [\w()]+)*)(?:  +\S.*)?$")
 NAME = re.compile(r"^(?:\w+\.)*(_?\w*(?:[a-z0-9]_[a-z0-9]|[a-z][A-Z]|[A-Z]_[A-Z])\w*)$")
 METRIC_SUFFIX = "_total"
 IMPORTED = re.compile(r"^(longshore\.(?:dispatcher|pool|drivers)(?:\.\w+)*)$")
@@ -193,8 +193,8 @@ def test_the_picture_of_the_layers_is_that_of_the_contracts() -> None:
 
 
 def test_a_picture_is_read() -> None:
-    text = "x\n```\na                what\n  b | c          `of` it\n    d\n  e\nf\n```\n"
-    assert pictured(text) == {"": [["a"], ["f"]], "a": [["b", "c"], ["e"]], "a.b": [["d"]]}
+    text = "x\n```\na                what\n  b | (c)        `of` it\n    d\n  e\nf\n```\n"
+    assert pictured(text) == {"": [["a"], ["f"]], "a": [["b", "(c)"], ["e"]], "a.b": [["d"]]}
 
 
 def test_the_architecture_is_two_pages() -> None:

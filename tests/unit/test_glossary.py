@@ -1,4 +1,4 @@
-"""One word means one thing: the glossary is short and used, and names of classes do not clash."""
+"""One word means one thing: the glossary is short and used, and public names do not clash."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_word_that_nobody_uses_is_found() -> None:
     assert not uses("gate").search("propagate")
 
 
-def test_no_public_class_name_is_defined_in_two_modules() -> None:
+def test_no_public_name_is_defined_in_two_modules() -> None:
     assert house.names_defined_twice(house.modules(ROOT)) == {}
 
 

@@ -18,9 +18,10 @@ from longshore.dispatcher.domain.jobs import (
     UpdateStrategy,
 )
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
-from longshore.dispatcher.service.dry_run import plan_job, planning
+from longshore.dispatcher.service.dry_run import planning
 from longshore.pool.messages import CreateInstance, Listed, ListInstances
 from tests.job_samples import make_job, make_task
+from tests.rigs.dry_run import plan_job
 from tests.rigs.elastic_jobs import elastic, elastic_job, essential, running
 from tests.rigs.elastic_jobs import rig_of as elastic_rig
 from tests.rigs.elastic_jobs import submit as submit_elastic

@@ -10,10 +10,10 @@ from longshore.dispatcher.domain.containers import Constraints, SchedulerSetting
 from longshore.dispatcher.domain.feasibility import fitting_types, what_is_left, within_price
 from longshore.dispatcher.domain.jobs import JobTask, JobType, JobTypeSpec, Tally
 from longshore.dispatcher.explain.explanation import Waiting, explain
-from longshore.dispatcher.service.dry_run import plan_job
 from longshore.drivers.errors import CapacityError, CloudError, ErrorScope
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.messages import CreateInstance, Probe
+from tests.rigs.dry_run import plan_job
 from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
 

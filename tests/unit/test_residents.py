@@ -135,7 +135,7 @@ def test_no_resident_is_placed_where_nothing_can_start() -> None:
     rig, worker = idle_rig()
     rig.advance(IDLE_TIMEOUT_S)
     assert (state(worker), worker.link.session_up) == ("shutdown", True)
-    assert not probing.is_ready(worker)
+    assert not worker.is_ready
     assert not probing.takes_work(rig.core, worker, rig.now)
     with pytest.raises(BugError):
         rig.place(worker, "s-2", resident=True)

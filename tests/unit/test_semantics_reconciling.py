@@ -163,7 +163,7 @@ def test_after_a_crash_it_waits_though_its_worker_changed_while_it_was_probed() 
     come_back(rig)
     rig.silent.add(Probe)
     rig.crash()
-    rig.worker("i-001").link.revision += 1
+    rig.worker("i-001").invalidate_probe()
     rig.probe_now(rig.last(Probe))
     rig.settle()
     assert signals(rig) == ["TERM"]

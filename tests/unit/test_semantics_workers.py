@@ -291,7 +291,7 @@ def test_one_probe_at_a_time_and_one_whose_worker_changed_is_no_word_on_what_is_
     assert [c.op_id for c in last_commands(rig, Probe)].count(probe.op_id) == 1
     old = dict(rig.on_instance["i-001"])
     rig.on_instance["i-001"] = {}
-    rig.worker("i-001").link.revision += 1
+    rig.worker("i-001").invalidate_probe()
     rig.engine.pool.attempts["c-1-1"].settled_op = rig.engine.pool.next_op()
     rig.probe_now(probe)
     assert rig.outcome("c-1-1") == ""

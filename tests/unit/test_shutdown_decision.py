@@ -27,6 +27,7 @@ from longshore.pool.shutdown_decision import (
     Decision,
     Hold,
     Keep,
+    KillOnceListed,
     RecheckAt,
     ShutDown,
     ShutdownFacts,
@@ -137,7 +138,6 @@ ENDS = [
 
 KEEPS = [
     keeps("it is being shut down", {"state": WorkerState.SHUTDOWN}, KILLED),
-    keeps("killed, and no listing shows it", REMEMBERED | SILENT, KILLED),
     keeps("it is held", HELD | IDLED_OUT),
     keeps("it is held, and silent", HELD | OVERDUE),
     keeps("it is held, and broken", HELD | {"health.verdict": "useless"}),
@@ -163,6 +163,11 @@ KEEPS = [
     keeps("a claim waits for it", IDLED_OUT, AWAITED),
     keeps("missing, and it answers", MISSING, until=IDLE_END),
     keeps("missing, and silent for a while", MISSING | SILENT | RUNNING, IN_USE, until=PROBE_END),
+]
+
+UNLISTED: Fields = REMEMBERED | SILENT
+LATER = [
+    Row(says="no listing shows it", worker=UNLISTED, facts=KILLED, comes_to=KillOnceListed()),
 ]
 
 LOST: Fields = BOOTING | OVERDUE | {"launched_here": False}
@@ -206,7 +211,7 @@ def made(fields: Fields) -> Worker:
     return worker
 
 
-@pytest.mark.parametrize("row", ENDS + KEEPS + HOLDS + ORDER, ids=lambda row: row.says)
+@pytest.mark.parametrize("row", ENDS + KEEPS + LATER + HOLDS + ORDER, ids=lambda row: row.says)
 def test_what_becomes_of_an_instance(row: Row) -> None:
     facts = replace(FACTS, **row.facts)  # type: ignore[arg-type] # a row names fields that there are
     assert shutdown_decision(made(row.worker), facts, SETTINGS, NOW) == row.comes_to

@@ -332,10 +332,13 @@ def planted_tree(tmp_path: Path) -> Path:
             layers = ["dispatcher", "pool", "drivers"]
             """,
         "dispatcher/__init__.py": '"""The top."""',
-        "dispatcher/one/a.py": '"""Small."""\nfrom dispatcher.two.b import B\nclass A: ...\n',
-        "dispatcher/two/b.py": "import dispatcher.one.a\nclass B: ...\nclass _Hidden: ...\n",
-        "dispatcher/three/c.py": "from dispatcher.one import a\nclass B: ...\n" + "x = 1\n" * 60,
-        "pool/d.py": '"""D.\n\nStands alone: since it must.\n"""\nimport dispatcher.three.c\n',
+        "dispatcher/one/a.py": '"""Small."""\nfrom dispatcher.two.b import B, f\nclass A: ...\n',
+        "dispatcher/two/b.py": "import dispatcher.one.a\nclass B: ...\nclass _Hidden: ...\n"
+        "def f(): ...\ndef g(): ...\n",
+        "dispatcher/three/c.py": "from dispatcher.one import a\nclass B: ...\n"
+        "async def f(): ...\ndef g(): ...\n" + "x = 1\n" * 60,
+        "pool/d.py": '"""D.\n\nStands alone: since it must.\n"""\nimport dispatcher.three.c\n'
+        "from dispatcher.three.c import f\n",
         "drivers/e.py": "class _Hidden: ...\n",
     }
     for name, text in files.items():
@@ -348,7 +351,9 @@ def test_the_layout_of_a_tree_is_measured(planted_tree: Path) -> None:
     found = house.measure(planted_tree)
     assert found.rings == [["dispatcher/one", "dispatcher/two"]]
     assert found.arrows_up == ["pool.d -> dispatcher.three.c"]
-    assert found.names_defined_twice == {"B": ["dispatcher.three.c", "dispatcher.two.b"]}
+    # Both import `f` by name, and nobody `g`.
+    twice = ["dispatcher.three.c", "dispatcher.two.b"]
+    assert found.names_defined_twice == {"B": twice, "f": twice}
     # pool imports three, which imports the ring.
     assert (found.folders, found.folders_in_rings, found.layers, found.modules) == (5, 2, 3, 5)
     assert found.mean_imports == 0.8
@@ -356,7 +361,7 @@ def test_the_layout_of_a_tree_is_measured(planted_tree: Path) -> None:
 
 def test_a_small_module_without_a_reason_is_found(planted_tree: Path) -> None:
     [found] = alone_without_a_reason(house.modules(planted_tree))
-    assert found.startswith("dispatcher.two.b: 3 lines")
+    assert found.startswith("dispatcher.two.b: 5 lines")
 
 
 def test_a_list_of_importers_that_is_wrong_is_found() -> None:

@@ -12,7 +12,7 @@ import pytest
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.cli.failure import CommandFailure
-from longshore.dispatcher.cli.submission import read_files
+from longshore.dispatcher.cli.submission import content, read_sources
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.input.yaml_text import YamlError, documents
 from longshore.drivers.errors import ConfigError
@@ -25,7 +25,7 @@ MEANT = {"on": ["yes", "no", "off", "y", True, False], "no": "On"}
 def test_only_true_and_false_are_booleans(tmp_path: Path) -> None:
     path = tmp_path / "some.yml"
     path.write_text(TEXT, encoding="utf-8")
-    assert read_files([str(path)]) == MEANT
+    assert content(read_sources([str(path)])) == MEANT
     assert read_mapping(path) == MEANT
 
 
@@ -35,7 +35,7 @@ def test_the_retries_of_the_documentation_can_be_submitted_from_a_file(tmp_path:
     path = tmp_path / "job.yml"
     path.write_text(f"command: [a]\nimage: busybox\n{line[1]}\n", encoding="utf-8")
     decoder = SubmissionDecoder(limits=ApiLimits(), defaults=Defaults(), instance_type_names=())
-    item = decoder.decode(json.dumps(read_files([str(path)])).encode()).items[0]
+    item = decoder.decode(json.dumps(content(read_sources([str(path)]))).encode()).items[0]
     assert item.spec.retries.most == 3
     assert item.spec.retries.on == ("exit_code", "out_of_memory")
     assert item.spec.retries.exit_codes == (75,)
@@ -98,7 +98,7 @@ def test_both_lines_are_told_of_a_job_file_in_yaml_and_in_json(tmp_path: Path) -
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         with pytest.raises(CommandFailure) as caught:
-            read_files([str(path)])
+            content(read_sources([str(path)]))
         what = 'the key "cpus" was given in line 2 already: keep one'
         assert caught.value.problems == ((f"{path}:3:1", what),)
 

@@ -585,9 +585,9 @@ def plan(view: Snapshot) -> Plan:
     """Decide one pass: containers in order of priority, each to its best place.
 
     A ready worker is best; then what a class has claimed on instances that come, then other room
-    there; what is left over is given to `buying`. At a quota the first that finds no place, and all
-    below it that count against the same quota, wait; a class that is short of capacity, or that no
-    type serves, is skipped and others go on.
+    there; for what is left over `scale_up` creates. At a quota the first that finds no place, and
+    all below it that count against the same quota, wait; a class that is short of capacity, or that
+    no type serves, is skipped and others go on.
 
     The fleet is filled with what the plan says: starts and claims are in it afterwards.
     """

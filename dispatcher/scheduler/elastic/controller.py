@@ -21,7 +21,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
-from longshore.dispatcher.scheduler.elastic import end_reasons, lifecycle
+from longshore.dispatcher.scheduler.elastic import end_reasons, lifecycle, runtime_state
 from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier
 from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
 from longshore.dispatcher.scheduler.elastic.cpu_shares import SpareCpus
@@ -42,7 +42,6 @@ from longshore.dispatcher.scheduler.elastic.runtime_state import (
     cancelled,
     conclusion,
     elastic_job,
-    gone,
     key_of,
     without_place,
 )
@@ -189,7 +188,7 @@ class ElasticScheduler:
             why = self._over.get(job_id, end_reasons.JOB_CANCELLED)
             return [*decided, with_its_job(closed, why)]
         if container.cancel_requested:
-            live.put([gone(live.member(key))])
+            live.put([runtime_state.gone(live.member(key))])
             if live.is_essential(key):
                 decided = self._fail(live, cancelled(container.task), but=container.id)
             return [*decided, finish(closed, ContainerState.CANCELLED, attempt.reason)]
@@ -221,7 +220,7 @@ class ElasticScheduler:
         waits = live.member(key).state is MemberState.WAITING
         if live.is_essential(key) or not waits or not is_worn_out(closed):
             return Requeue(container_id=closed.container.id)
-        live.put([gone(live.member(key))])
+        live.put([runtime_state.gone(live.member(key))])
         return finish(closed, ContainerState.FAILED, end_reasons.WORN_OUT)
 
     def _known(
@@ -328,7 +327,7 @@ class ElasticScheduler:
         for key, container_id in live.ids.items():
             container = self._table.containers.get(container_id)
             if container is None:
-                live.put([gone(live.member(key))])
+                live.put([runtime_state.gone(live.member(key))])
                 if live.is_essential(key):
                     return self._fail(live, cancelled(key[0]))
             elif container.priority == 0 or self._is_held(container):

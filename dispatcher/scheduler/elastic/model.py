@@ -191,7 +191,7 @@ class ElasticView:
     `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
     on their way included; `types` those that are configured. For the jobs `beyond` limits not all
     that is essential can be had: nothing is kept for them in part; of these the `unpaid` ones are
-    at a limit of their own project or user: they come last (see `elastic_money`). Those that
+    at a limit of their own project or user: they come last (see `elastic.budget`). Those that
     earlier plans have `passed` were tried in vain. `containers_most` is how many may ever have a
     place at once, `containers_left` how many more may now, which is less than 0 where too many
     have; None for any number. `budget` is what may still be spent, None without limits of it, and

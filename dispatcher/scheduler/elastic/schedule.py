@@ -23,6 +23,7 @@ from enum import Enum
 
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.scheduler.elastic import order as job_order
 from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
 from longshore.dispatcher.scheduler.elastic.allocation import Allocation, by_member
 from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT, ElasticBudget
@@ -33,7 +34,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
     ElasticView,
     MemberState,
 )
-from longshore.dispatcher.scheduler.elastic.order import RotatingBudget, in_order
+from longshore.dispatcher.scheduler.elastic.order import RotatingBudget
 from longshore.dispatcher.scheduler.elastic.place import ElasticPlacement
 from longshore.dispatcher.scheduler.placement.wait_reasons import behind
 
@@ -87,7 +88,7 @@ class _Pass:
     def __init__(self, view: ElasticView, now: float) -> None:
         self._view = view
         self._now = now
-        self._order = self._unpaid_last(in_order(view.jobs, view.settings, now))
+        self._order = self._unpaid_last(job_order.in_order(view.jobs, view.settings, now))
         self._floor = Allocation(view)
         self._purse = ElasticBudget(view)
         self._stage = ElasticPlacement(self._floor, self._order, self._purse, now)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from longshore.dispatcher.scheduler.placement.supervisors import share_of
+from longshore.dispatcher.scheduler.placement import supervisors
 
 QUIET_S = 60.0
 FORGOTTEN_AFTER_S = 600.0
@@ -49,7 +49,7 @@ class Concurrency:
 
         None, for any number, while there is no limit.
         """
-        return None if limit is None else share_of(self._supervisor_fraction, limit)
+        return None if limit is None else supervisors.share_of(self._supervisor_fraction, limit)
 
     def overloaded(self, running: int, now: float, cause: str = "") -> bool:
         """Note a report of overload while `running` containers run; return whether the limit sank.

@@ -19,7 +19,6 @@ from longshore.dispatcher.scheduler.placement.workload import (
 )
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool import probing
 from longshore.pool.model import IdleBehavior, PendingLaunch, Worker, WorkerState
 from longshore.pool.port import PoolPort
 
@@ -213,7 +212,7 @@ def slot_of(worker: Worker) -> Slot:
     """Return a worker as the planner sees it."""
     booted_s = worker.state_since - worker.link.boots_since
     return Slot(
-        kind=SlotKind.READY if probing.is_ready(worker) else SlotKind.COMING,
+        kind=SlotKind.READY if worker.is_ready else SlotKind.COMING,
         id=worker.id,
         type=worker.type,
         free=worker.load.free,

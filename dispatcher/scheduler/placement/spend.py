@@ -33,7 +33,6 @@ from longshore.dispatcher.state.spend_limits import (
 )
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool import probing
 from longshore.pool.model import PendingLaunch, Worker
 from longshore.pool.port import PoolPort
 
@@ -93,7 +92,7 @@ class InstanceSpend:
         price = self._prices[worker_id] = self._price(worker)
         self._of_workers += price
         charge = self.charges.pop(worker_id, None) or self._charge_of(worker.token)
-        if charge is not None and not probing.is_ready(worker):
+        if charge is not None and not worker.is_ready:
             self.charges[worker_id] = charge
 
     def _hope_for(self, launches: Iterable[PendingLaunch]) -> None:

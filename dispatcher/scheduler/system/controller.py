@@ -29,7 +29,8 @@ from longshore.dispatcher.scheduler.placement.preemption import (
 )
 from longshore.dispatcher.scheduler.placement.start import AttemptStarter
 from longshore.dispatcher.scheduler.placement.workload import ATTEMPTS_MOST
-from longshore.dispatcher.scheduler.system.apply import SystemApplier, gone, with_its_job
+from longshore.dispatcher.scheduler.system import apply, plan
+from longshore.dispatcher.scheduler.system.apply import SystemApplier
 from longshore.dispatcher.scheduler.system.capacity import taken_of_new_instance
 from longshore.dispatcher.scheduler.system.crash_loop import (
     CrashLoopDetector,
@@ -47,7 +48,6 @@ from longshore.dispatcher.scheduler.system.model import (
     SystemSnapshot,
 )
 from longshore.dispatcher.scheduler.system.past import PastAttempts
-from longshore.dispatcher.scheduler.system.plan import plan
 from longshore.dispatcher.scheduler.system.rollout import (
     RestartAttempts,
     RestartVerdict,
@@ -290,7 +290,7 @@ class SystemScheduler:
 
         is_over = self._table.jobs.is_concluded(container.job_id)
         if is_over or outcome is AttemptOutcome.CANCELLED:
-            return finish(ContainerState.CANCELLED, with_its_job(attempt))
+            return finish(ContainerState.CANCELLED, apply.with_its_job(attempt))
         runs_once = self._table.jobs.type_of(container.job_id) is JobType.SYSBATCH
         if runs_once and outcome is AttemptOutcome.SUCCEEDED:
             return finish(ContainerState.SUCCEEDED)
@@ -300,7 +300,7 @@ class SystemScheduler:
         if runs_once and past is not None and past.settled and not went_along:
             return finish(ContainerState.FAILED, final_reason(container, reason))
         if is_gone:
-            return finish(ContainerState.CANCELLED, gone(container.pinned_to))
+            return finish(ContainerState.CANCELLED, apply.gone(container.pinned_to))
         if len(container.attempts) >= ATTEMPTS_MOST:
             return finish(ContainerState.FAILED, _WORN_OUT)
         return Requeue(container_id=container.id)
@@ -357,7 +357,7 @@ class SystemScheduler:
 
     def _plan(self, names: list[str], *, whole: bool, now: float) -> None:
         snapshot = self.snapshot(names, now)
-        decided = plan(snapshot, self.preempt())
+        decided = plan.plan(snapshot, self.preempt())
         self.tell(decided)
         self._wanted.clear()
         # What an earlier process's containers are on is not all known before that.

@@ -2,10 +2,10 @@
 
 `plan(snapshot, preempt)` compares what runs with what should, and says what is to be done:
 
-1. The rules of `per_instance_diff` say what becomes of each live attempt, the first that matches.
+1. The rules of `system.reconcile` say what becomes of each live attempt, the first that matches.
 2. Then the jobs have their turn, the highest priority first, and on every instance that is open to
    it a job without a live attempt gets one. Restarts keep their delay, updates their rounds
-   (`per_instance_rounds`), and an attempt is stopped for an update only if its successor fits.
+   (`system.rollout`), and an attempt is stopped for an update only if its successor fits.
 3. What does not fit waits for what is being ended anyway, else others may be evicted for it, else
    it is blocked there, and there only.
 

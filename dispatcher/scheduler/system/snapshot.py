@@ -25,7 +25,6 @@ from longshore.dispatcher.scheduler.system.rollout import Wave
 from longshore.dispatcher.state.restarts import restart_due, runs_again_if_lost
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
-from longshore.pool import probing
 from longshore.pool.charging import as_found
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from longshore.pool.port import PoolPort
@@ -100,7 +99,7 @@ def host_of(
 
 
 def _is_ready(worker: Worker, now: float) -> bool:
-    return probing.is_ready(worker) and worker.takes_more(now) and not worker.health.broken
+    return worker.is_ready and worker.takes_more(now) and not worker.health.broken
 
 
 def _leaving(worker: Worker, table: ContainerPort) -> tuple[Resources, ...]:
