@@ -207,7 +207,9 @@ def _find_missing(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: fl
 
 
 def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
-    """Leave a worker whose boot probe fails as it is, and look again though its session is up."""
+    """Leave a worker whose boot probe fails in its state, and probe again although it has a
+    session.
+    """
     if worker.state is WorkerState.SHUTDOWN:
         return
     if worker.load.busy_with:
@@ -351,7 +353,7 @@ def on_offline_due(core: PoolCore, worker: Worker, now: float) -> None:
 def is_ready(worker: Worker) -> bool:
     """Return whether an attempt can be started on a worker at once.
 
-    One that an earlier process created and no listing has shown is: the launch's secret has proven
-    it, as where no process has ended in between.
+    It need not have been listed by this process, if an earlier one created it and it has a session:
+    the secret of its launch has proven it.
     """
     return worker.link.session_up and not worker.cloud.unseen and worker.state in _READY
