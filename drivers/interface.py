@@ -105,29 +105,32 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """A priced bundle of resources under our own name; `provider_type` is the cloud's name for it.
-
-    `resources` is what an instance has in all, `reserve` what the operating system keeps of it.
-    `labels` are (key, value) pairs sorted by key; `allocatable` is what containers may use.
-    `gpu_model` is "" and `gpu_memory_bytes` (of each GPU) 0 where they are not known. `defaults` is
-    what a container gets there that does not name a dimension: (dimension, amount) pairs sorted by
-    dimension, named as `Resources.shortages` names it, cpus in thousandths. `waste` is the share of
-    its price that is put on top when types are chosen from, for work that was lost with instances
-    that the cloud took back: `effective_usd_per_hour` is only that, and never a cost.
-    """
+    """A priced bundle of resources under our own name."""
 
     name: str
+    #: The cloud's name for it.
     provider_type: str
+    #: What an instance has in all.
     resources: Resources
     price_usd_per_hour: Decimal
+    #: What the operating system keeps of it.
     reserve: Resources = Resources()
     preemptible: bool = False
+    #: (key, value) pairs sorted by key.
     labels: tuple[tuple[str, str], ...] = ()
+    #: "" where it is not known.
     gpu_model: str = ""
+    #: Of each GPU; 0 where it is not known.
     gpu_memory_bytes: int = 0
+    #: What a container gets there that does not name a dimension: (dimension, amount) pairs sorted
+    #: by dimension, named as `Resources.shortages` names it, cpus in thousandths.
     defaults: tuple[tuple[str, int], ...] = ()
+    #: The share of its price that is put on top when types are chosen from, for work that was lost
+    #: with instances that the cloud took back.
     waste: Decimal = Decimal(0)
+    #: What containers may use.
     allocatable: Resources = field(init=False, repr=False, compare=False)
+    #: The price with `waste` on top: only to choose by, and never a cost.
     effective_usd_per_hour: Decimal = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -305,13 +308,13 @@ class Prices(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """What was made with an instance, and is there, and billed, without it.
+    """What was made with an instance, and is there, and billed, without it."""
 
-    `kind` is what people call it ("volume"), `id` the cloud's; `detail` tells more, "" for nothing.
-    """
-
+    #: What people call it ("volume").
     kind: str
+    #: The cloud's.
     id: str
+    #: More of it, "" for nothing.
     detail: str = ""
 
 

@@ -59,16 +59,16 @@ _BUILT_IN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverContext:
-    """What the dispatcher gives to every driver, beside its parameters.
-
-    `state_dir` is a directory for this driver alone (made when missing), for the few that keep
-    something on disk; `clock` tells monotonic seconds; `ssh_user` is who the dispatcher logs in
-    as, so the one whom a new instance must let in with the public key of its create call.
-    """
+    """What the dispatcher gives to every driver, beside its parameters."""
 
     cluster: str
+    #: A directory for this driver alone (made when missing), for the few that keep something on
+    #: disk.
     state_dir: Path
+    #: Tells monotonic seconds.
     clock: Callable[[], float]
+    #: Who the dispatcher logs in as, so the one whom a new instance must let in with the public key
+    #: of its create call.
     ssh_user: str = "root"
 
 
@@ -106,41 +106,39 @@ class Capability(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferQuery:
-    """Which instance types somebody wants to be told of.
+    """Which instance types somebody wants to be told of."""
 
-    `region` is "" for that of the parameters; `families` are the cloud's names of families (such as
-    "m5"), none for all; `preemptible` asks for the preemptible market beside the other.
-    """
-
+    #: "" for that of the parameters.
     region: str = ""
+    #: The cloud's names of families (such as "m5"), none for all.
     families: tuple[str, ...] = ()
+    #: Whether to tell of the preemptible market beside the other.
     preemptible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInfo:
-    """A driver as it registers itself.
-
-    `parameters` is the type that the configuration's `driver.parameters` are decoded into;
-    `make` gets a value of it. `make` may raise `ConfigError`, and `CloudError`. No clouds are asked
-    by `check`, which gets such a value too and returns what is wrong with it beyond its types, as
-    (path below `driver.parameters`, what and remedy); nor by `fault_of_type`, which returns why
-    the driver cannot create a configured type, None when it can; nor by `image_of`, which returns
-    the image that a type boots where `pool.image` is "", "" for none: one of the two must be named
-    then. Drivers without it need no image. `offers` asks the cloud for the instance types that the
-    account can have, sorted by name; it raises as `make` does. `most_instances` is how many there
-    can ever be, None where only the cloud knows: more are never asked for.
-    """
+    """A driver as it registers itself. Only `make` and `offers` may ask the cloud."""
 
     name: str
     summary: str
+    #: The type that the configuration's `driver.parameters` are decoded into.
     parameters: type[msgspec.Struct]
+    #: Gets a value of that type; may raise `ConfigError`, and `CloudError`.
     make: Callable[[Any, DriverContext], InstanceSet]
     capabilities: frozenset[Capability] = frozenset()
+    #: Gets such a value too, and returns what is wrong with it beyond its types, as (path below
+    #: `driver.parameters`, what and remedy).
     check: Callable[[Any], Sequence[tuple[str, str]]] | None = None
+    #: Returns why the driver cannot create a configured type, None when it can.
     fault_of_type: Callable[[Any, InstanceType], str | None] | None = None
+    #: Returns the image that a type boots where `pool.image` is "", "" for none: one of the two
+    #: must be named then. Drivers without it need no image.
     image_of: Callable[[Any, InstanceType], str] | None = None
+    #: Asks the cloud for the instance types that the account can have, sorted by name; raises as
+    #: `make` does.
     offers: Callable[[Any, OfferQuery], Sequence[InstanceType]] | None = None
+    #: How many there can ever be, None where only the cloud knows: more are never asked for.
     most_instances: int | None = None
 
 

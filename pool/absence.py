@@ -36,21 +36,22 @@ _TOO_NEW_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What speaks for an instance being gone, that the latest complete listing lacks.
+    """What speaks for an instance being gone, that the latest complete listing lacks."""
 
-    `existence` is the cloud's word on its id. `is_ending` says that its destroy was accepted and
-    nothing runs there. So many `listings` in a row lack it, over `lacking_s`; `silent`
-    says that its address was tried in that time in vain, where that could be. `age_s` is how long
-    it is known; whether it was ever `listed`, or `reached`, is told apart.
-    """
-
+    #: The cloud's word on its id.
     existence: Existence
+    #: Whether its destroy was accepted and nothing runs there.
     is_ending: bool
+    #: How many listings in a row lack it, and over what time.
     listings: int
     lacking_s: float
+    #: Whether its address was tried in that time in vain, where that could be.
     silent: bool
+    #: For how long it is known.
     age_s: float
+    #: Whether a listing ever showed it.
     listed: bool
+    #: Whether a probe ever reached it.
     reached: bool
 
 

@@ -122,9 +122,10 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
 def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     """The runner will not start it: it never ran.
 
-    Refusals for a cause in the request are the user's; several others in a row, the instance's.
-    One that is overloaded gets no new work for a while: what was under way by then counts once.
-    Where nothing else ran it came like that, and so may the next that is bought.
+    A refusal for a cause in the request is the user's fault. Any other counts against the instance,
+    and several in a row condemn it. An overloaded instance gets no new work for a while, and
+    further refusals in that time do not count. If it is overloaded with nothing else running, it
+    counts as of no use: the next that is bought may be the same.
     """
     attempt = core.attempts.get(event.attempt_id)
     if attempt is None or attempt.start_op != event.op_id:
@@ -154,7 +155,8 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
 def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     """Give an overloaded worker no new work for a while.
 
-    Where nothing else keeps it busy it is no matter of how much does: that is not told.
+    The engine is told only if something else keeps the worker busy: otherwise the cause is not how
+    much runs there.
     """
     worker.health.overloaded_until = now + OVERLOAD_PAUSE_S
     core.touch(worker.id)
@@ -357,7 +359,8 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
 def staying_sharers(core: PoolCore, worker: Worker) -> int:
     """Return how many of those who share a cpu on a worker are not told to end.
 
-    Nobody may join the others: their cpu is promised to somebody, maybe, once the last has ended.
+    Nothing new may share the cpu of those that are ending: it may be promised to somebody for when
+    the last of them has ended.
     """
     return sum(not core.attempts[attempt_id].is_to_end for attempt_id in worker.load.sharing)
 

@@ -1,6 +1,8 @@
-"""Instances that turn out to be of no use before anything ran on them, and what they hold.
+"""Instances that are of no use before anything ran on them, and how they slow creating down.
 
-A mistake in the configuration must not buy and destroy instances without end.
+A mistake in the configuration must not buy and destroy instances without end. So a row of two or
+more that were of no use, without one in between that ran something, holds all creates, longer each
+time. Instances that were bought before the end of a hold count as part of the same mistake.
 
 What proves an instance is a program that has run there: one that ended as programs do, or an
 attempt that was seen to run for `PROVES_AFTER_S`. That its runner has started it is not enough: an
@@ -21,7 +23,7 @@ PROVES_AFTER_S = 30.0
 
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
-    """Slow creating down because of a worker that is of no use; one that was is none of these."""
+    """Count a worker as of no use, once, unless something ran on it; two or more hold creates."""
     if worker.health.proven or worker.health.stillborn:
         return
     worker.health.stillborn = True
@@ -67,10 +69,10 @@ def on_proof_due(core: PoolCore, attempt_id: str, now: float) -> bool:
 
 
 def prove(core: PoolCore, worker: Worker, now: float) -> None:
-    """Note that something has run on a worker; the first ends the row of useless ones.
+    """Note that something has run on a worker; its first ends the row, and the hold.
 
-    Not where it is older than all of the row: it works on whatever is wrong with those that are
-    bought now.
+    But not if the worker is older than all of the row: that it works says nothing of what is bought
+    now.
     """
     if worker.health.proven:
         return

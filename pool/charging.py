@@ -46,10 +46,10 @@ def clamped(amounts: Resources) -> Resources:
 
 
 def found_as(type_: InstanceType, machine: MachineSize | None) -> InstanceType:
-    """Return a type as it is on a machine: less is left for containers where that is smaller.
+    """Return a type as it is on a machine: with less for containers where the machine is smaller.
 
-    It is the type itself where it is not clearly smaller, or nobody knows (None): what the kernel
-    keeps of the memory is no difference, and never is there more than the type has.
+    It is the type itself if the machine is not clearly smaller, or not known (None). What the
+    kernel keeps of the memory makes no difference, and there is never more than the type has.
     """
     if machine is None:
         return type_
@@ -85,8 +85,8 @@ def shortfall(type_: InstanceType, machine: MachineSize | None) -> str:
 def _lacks(type_: InstanceType, machine: MachineSize) -> tuple[int, int]:
     """Return by how many thousandths of a cpu and bytes of memory a machine is clearly smaller.
 
-    What it tells of its memory is without what firmware and kernel keep, and that is part of the
-    type's reserve already, if there is one: it is not taken off once more.
+    A machine tells its memory without what firmware and kernel keep. The type's reserve may cover
+    that already, and then it is not taken off twice.
     """
     whole = type_.resources
     cpu_millis = max(0, whole.cpu_millis - 1000 * machine.cpus)

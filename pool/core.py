@@ -2,7 +2,24 @@
 
 The reactors (`listing`, `launching`, `probing`, `attempts`, `shutdown`) are functions on a
 `PoolCore`. They have no effects: what is to be done goes to `commands`, what the engine must know
-to `notices`.
+to `notices`. What a `PoolCore` keeps, by group:
+
+- *What it was made with*: settings, types and names, and where tokens, secrets and dice come from.
+- *What is there*: `workers`, `launches` and `attempts`. An attempt is found by its instance too,
+  and what it takes there is counted in its worker's `load`; `check`, below, says what must hold.
+- *What outlives a worker*: its key, what admins asked for (`asked_...`), and how it left
+  (`doubtful`, `ended`). An instance that one listing lacks may be in the next, so that this is
+  forgotten an hour after the worker is: `forget_later` sets the time, `forget` does it.
+- *What makes things wait*: `holds` of creates, `cloud_gate` and `probe_gate` for the rates of calls
+  and probes, and the `timers`, which are all the deadlines that there are.
+- *What listings tell*: when the last one was, how the next stands, and until the first complete one
+  has come (`listed_once`) which instances are `missing`. Nothing is created or concluded before.
+- *What fails*: `listing_trouble` and `troubles` for people; the row of `stillborn` instances, which
+  holds creates; and whether the store is stalled (`held_up`), so that silence says nothing.
+- *What goes out*: `commands`, `notices`, the feeds of changes (`touch`), and `statistics`.
+
+A worker changes its state by `move` alone. The same is how it leaves: its attempts are lost, its
+deadlines and waiting calls are dropped, and its launch is kept unless its key was proven.
 """
 
 from __future__ import annotations
@@ -66,22 +83,26 @@ MOST_NOTES_OF_GONE = 1000
 class PoolCore:
     """All that the pool knows, with the outboxes of its reactors.
 
-    `missing` are, until the first complete listing, the instances that an earlier process knew, as
-    far as that is known; after it, those that it lacks are workers that are `remembered`.
-    `doubtful` are those that no listing ever showed until they were let go, `ended` those whose end
-    we had asked for when they were, with the reason.
-    `pinned_keys`, `asked_behaviors` (what admins asked for, until tags show it), `asked_notes`
-    (what they said of it) and `asked_kills` (why admins ended it) are by instance, and outlive its
-    worker for an hour, as `doubtful` and `ended` do; notes of a hold outlive it for longer.
-    `awaited` are the workers that a claim waits for, and those let run again that no pass has
-    looked at since.
-    `machines` is what the machines of a type have, by its name, where that is clearly less than the
-    type says (`sizes`).
-    `listing_problem` is why the latest listing failed, "" if it did not, `listing_trouble` since
-    when they do, None when they do not; `troubles` are the creates that fail. `stillborn` is how
-    many instances in a row were of no use, the last for `stillborn_why`, the oldest bought at
-    `stillborn_since`; those from before `stillborn_until` add nothing. `held_up` says that what is
-    decided is not done now, `moved_on_at` when that was over last (`store_stall`).
+    Those fields whose names do not say it all, by the groups at the top of the module:
+
+    - `launches` are by token, all else by id. `awaited` are the workers that a claim waits for, and
+      those let run again that no pass has looked at since.
+    - By instance, and kept for an hour after its worker: `pinned_keys`; `asked_behaviors`, what
+      admins asked for, until tags show it; `asked_notes`, what they said of it (notes of a hold are
+      kept longer, at most `MOST_NOTES_OF_GONE` of them); `asked_kills`, why they ended it;
+      `doubtful`, those that no listing ever showed until they were let go; `ended`, with the
+      reason, those whose end we had asked for when they left.
+    - `missing` are, until the first complete listing, the instances that an earlier process knew,
+      as far as they are known; those that it lacks become workers that are `remembered`.
+      `listed_at` is when the latest one began, `listing_op` the one under way, 0 for none;
+      `listing_problem` is why the latest failed, "" if it did not, `listing_trouble` since when
+      they do.
+    - `machines` is what the machines of a type have, by its name, where that is clearly less than
+      the type says (`pool.sizes`).
+    - `stillborn` is how many instances in a row were of no use, `stillborn_why` why the last was,
+      `stillborn_since` when the oldest was bought; what was bought before `stillborn_until` adds
+      nothing (`pool.boot_failures`). `troubles` are the creates that fail.
+    - `held_up` says that the store is stalled, `moved_on_at` when it recovered last.
     """
 
     def __init__(
@@ -244,7 +265,11 @@ class PoolCore:
         return [found[attempt_id] for attempt_id in sorted(found)]
 
     def bind_launch(self, worker: Worker, token: str) -> None:
-        """Note that a worker is what came of a launch; one that is not known binds nothing else."""
+        """Note which launch a worker came of; an unknown token says only that it has one.
+
+        The launch brings no other instance then, its secret can prove the worker's key, and its
+        type is the worker's.
+        """
         worker.token = token
         self.touch(worker.id)
         pending = self.launches.get(token)
@@ -272,8 +297,8 @@ class PoolCore:
     def hoped_for(self) -> list[PendingLaunch]:
         """Return the launches, oldest first, that may still bring an instance not known here.
 
-        An instance may be listed before its token is: one without a token, first seen after a
-        launch of its type began that has no instance, stands for that, each for one of them.
+        An instance may be listed before its token is. So each worker without a token is taken for
+        what came of one launch of its type that began before the worker was first seen.
         """
         hoped = sorted(
             (p for p in self.launches.values() if p.counted and not p.instance_id),
@@ -308,9 +333,9 @@ class PoolCore:
         return {id_: dict(seen.tags).get(TOKEN_TAG, "") for id_, seen in self.missing.items()}
 
     def missing_beside(self, hoped: Iterable[PendingLaunch]) -> list[str]:
-        """Return the missing instances, in order, but for those that launches of `hoped` made.
+        """Return the missing instances, in order, without those that launches of `hoped` made.
 
-        Whoever counts both counts each once: what is missing is what such a launch still brings.
+        Whoever adds the two up counts each instance once.
         """
         tokens = {pending.launch.token for pending in hoped}
         missing = self.missing_tokens()
@@ -442,9 +467,10 @@ class PoolCore:
         self.timers.set(TimerKind.KEY, instance_id, now + _KEY_KEPT_S)
 
     def forget(self, instance_id: str) -> None:
-        """Forget an instance that is gone, but for what somebody said of a behavior in its tags.
+        """Forget what was kept of an instance that is gone.
 
-        Should it come back after all, it is still held by these: then the hold is still to end.
+        A note of a hold or a drain stays, unless we ended the instance: should it come back after
+        all, its tags still have that behavior, and the note says when it ends.
         """
         if instance_id in self.workers:
             return

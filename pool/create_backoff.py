@@ -34,22 +34,22 @@ from longshore.pool.model import PoolSettings
 from longshore.pool.quotas import KnownQuota, ObservedQuotas
 
 # --------------------------------------------------------------------------------------------------
-# Creates of which nobody knows whether they made an instance: one may be chance, a row is none.
-#
-# Pure: `now` comes in.
+# Create calls with an unknown outcome. A single one is ignored; consecutive ones of a type count as
+# errors of that type, and hold its creates.
 
 
 class AmbiguousCreates:
-    """The rows of such creates, by the name of their type."""
+    """Since when creates of a type had unknown outcomes without a success, by the type's name."""
 
     def __init__(self, *, forgotten_after_s: float) -> None:
-        """Know of none; a row that holds nothing is forgotten after so long."""
+        """Know of none; a row is forgotten after this time, unless errors hold its type."""
         self._forgotten_after_s = forgotten_after_s
         self._since: dict[str, float] = {}
 
     def begins_row(self, type_name: str, *, began_at: float, holding: bool, now: float) -> bool:
-        """Note a create, begun at `began_at`; return whether it is, or went with, a row's first.
+        """Note a create, begun at `began_at`, with an unknown outcome; return whether to ignore it.
 
+        It is ignored if it is the first of a row, or was under way together with the first.
         `holding` says that errors hold the type, or did a short while ago.
         """
         since = self._since.get(type_name)
@@ -59,7 +59,7 @@ class AmbiguousCreates:
         return began_at <= since
 
     def ended(self, type_name: str, *, began_at: float) -> None:
-        """Note that a create succeeded: that ends the row, unless it began before that did."""
+        """Note that a create succeeded: the row is over, unless the create began before the row."""
         if type_name in self._since and began_at >= self._since[type_name]:
             del self._since[type_name]
 
@@ -185,11 +185,14 @@ class CreateBackoff:
         tally: Callable[[Scope], InstanceCounts],
         now: float,
     ) -> tuple[Scope, bool]:
-        """Return of what a quota's error speaks, and whether it refused one though none was there.
+        """Return which types a quota's error is about, and whether it refused one though none was
+        there.
 
-        Then there is nothing to wait for. A quota may count cpus, or capacity of another kind: that
-        one alone is too many says nothing of smaller ones, and once it is known, nor do those that
-        are there when it is tried again. What has just left may be counted still.
+        If none was there, waiting for others to leave is of no use. The quota may count cpus or the
+        like, so that a refused type, alone in its quota, says nothing of smaller ones: the scope
+        becomes types of its size and above. Once that is known it is not undone because instances
+        (smaller ones) are there at the next try. An instance that left less than `quota_hold_s` ago
+        may be counted by the cloud still, and is taken for one that was there.
         """
         of_size = scope
         if scope.type_name is None:
@@ -232,10 +235,10 @@ class CreateBackoff:
         others_until: float,
         now: float,
     ) -> None:
-        """Hold a type a moment longer than all others from its second such failure in a row on.
+        """From a type's second such failure in a row on, hold it a moment longer than all others.
 
-        An error without a scope may be of the type alone, whose turn would else always come first.
-        Where no other would do it is not put off by more than that.
+        An error without a scope may be the type's own; without this it would always be tried first.
+        The moment is short, so that nobody waits much longer who can use no other type.
         """
         scope = Scope(type_name=type_.name)
         repeats = self._repeats((HoldCause.ERROR, scope), began_at, now)
@@ -299,9 +302,9 @@ class CreateBackoff:
         return next((hold for hold in self.active(now) if hold.cause is cause), None)
 
     def short_since(self, type_: InstanceType, now: float) -> float | None:
-        """Return since when the cloud has had none of a type, None if that is not known now.
+        """Return since when the cloud is short of a type, None where it is not, as far as is known.
 
-        It may be tried again by now: what was short is so until one of it was created.
+        That lasts until one of the type is created, also while it may be tried again.
         """
         short = (r for r in self._covering(type_, now) if r.hold.cause is HoldCause.CAPACITY)
         return min((record.first_at for record in short), default=None)

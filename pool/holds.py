@@ -31,15 +31,15 @@ class CreateBlockKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which types a hold covers; each field that is None covers all.
+    """Which types a hold covers; each field that is None covers all."""
 
-    `type_name` is one type, `group` a quota group, `preemptible` one market; `cpu_millis_from` are
-    the types that have so many cpus or more.
-    """
-
+    #: One type.
     type_name: str | None = None
+    #: A quota group.
     group: str | None = None
+    #: One market.
     preemptible: bool | None = None
+    #: The types that have so many cpus or more.
     cpu_millis_from: int | None = None
 
 
@@ -48,61 +48,65 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateHold:
-    """Calls wait `since` a time `until` another, and why.
+    """Create calls in a scope wait until a time, and why.
 
     One for a quota keeps nobody from the instances that are known to be allowed. Any other goes on
     as a trial after its end: until a create in its scope succeeds, only one is under way at a time.
-    `error` is the kind of error that began it, "" where it was none.
     """
 
     cause: HoldCause
     scope: Scope
+    #: When it began.
     since: float
+    #: When it ends, or its trial begins.
     until: float
     reason: str
+    #: The kind of error that began it, "" where it was none.
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateBlock:
-    """What keeps a type from being created now.
-
-    `until` is when it ends, None when that hangs on a create that is under way. `covers` are the
-    names of the configured types that it concerns; `everywhere` says that these are all. `topic`
-    is equal for hindrances whose messages differ in ids and numbers at most.
-    """
+    """What keeps a type from being created now."""
 
     kind: CreateBlockKind
     message: str
+    #: When it ends, None when that hangs on a create that is under way.
     until: float | None
+    #: The names of the configured types that it concerns.
     covers: frozenset[str]
+    #: Whether these are all.
     everywhere: bool
+    #: Equal for blocks whose messages differ in ids and numbers at most.
     topic: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """How many instances more may be created in a scope now, and what hinders the others `then`.
-
-    Together they may have `cpu_millis`, None for any number. `is_trial` says that nobody knows if
-    there may be one: nothing else is created beside it.
-    """
+    """How many more instances may be created in a scope now."""
 
     number: int
+    #: What keeps further ones from being created.
     then: CreateBlock
+    #: How many cpus they may have together, None for any number.
     cpu_millis: int | None = None
+    #: Whether nobody knows if there may be one: nothing else is created beside it.
     is_trial: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceCounts:
-    """The instances of a scope: `there`, `going` ones among them, and others that are `coming`.
+    """The instances of a scope, by number and by cpus.
 
-    Nobody knows which of the two a quota counts, and if it counts instances or their cpus.
+    Nobody knows whether a quota counts instances that are going or coming, and if it counts
+    instances or their cpus.
     """
 
+    #: Those that are there.
     there: int
+    #: Those of them that are going.
     going: int = 0
+    #: Those that are not there yet.
     coming: int = 0
     there_cpu_millis: int = 0
     going_cpu_millis: int = 0

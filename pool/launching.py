@@ -162,10 +162,11 @@ def told_quotas(core: PoolCore, now: float) -> tuple[QuotaBound, ...]:
 
 
 def known_quotas(core: PoolCore, now: float) -> list[tuple[frozenset[str], int]]:
-    """Return the types of each quota that errors told of, with how many more are known to be had.
+    """Return, for each quota that errors told of, its types and how many more are known to be
+    allowed.
 
-    Less than 0 while one more is tried. None of those that were told alone: there is nothing that
-    could be used up.
+    The number is below 0 while one more is tried. Quotas that refused one though none was there are
+    left out: nothing of theirs could be used up.
     """
     found = []
     for known in core.holds.quotas.known(now):

@@ -78,25 +78,25 @@ class LeakKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """One instance that is, or one launch or instance that may be, billed and not wanted; or what
-    stays of one.
-
-
-    `instance_id` is "" for a launch whose instance is not known, `launch_token` is "" for an
-    instance; both are "" for what an instance has left behind, whose id is `resource_id`. A price
-    of 0 is one that nobody knows. `since` is when it became unwanted, in seconds since the epoch,
-    as far as this process knows; `cost_usd` counts from then.
+    """What is, or may be, billed and not wanted: an instance, a launch, or what is left of an
+    instance.
     """
 
+    #: "" for a launch whose instance is not known, and for what an instance left behind.
     instance_id: str
+    #: "" for an instance, and for what one left behind.
     launch_token: str
     type_name: str
+    #: 0 where nobody knows it.
     price_usd_per_hour: Decimal
     kind: LeakKind
+    #: When it became unwanted, in seconds since the epoch, as far as this process knows.
     since: float
+    #: What it cost since then.
     cost_usd: Decimal
     why: str
     remedy: str
+    #: The id of what an instance left behind, "" for the others.
     resource_id: str = ""
 
 

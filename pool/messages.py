@@ -65,26 +65,29 @@ class FindInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Reach a worker, prove its key, run the boot probe if `boot`, deploy the runner, list what
-    runs and attach a session; ends in `ProbeSucceeded` or `ProbeFailed`.
+    """Reach a worker and attach a session; ends in `ProbeSucceeded` or `ProbeFailed`.
 
-    `host_key` is the pinned key ("" when none is), `secret` what the host must prove to know;
-    `expected` are the attempts that may be there: the logs of no others are kept. `look_anyway`
-    asks for what runs there even when the boot probe fails; `trial` asks the runner to try its
-    engine (`pool.trials`); `suspend_lease` keeps the instance
-    from powering itself off while nobody contacts it.
+    On the way its key is proven, the boot probe may be run, the runner is deployed, and what runs
+    there is listed.
     """
 
     op_id: int
     worker_id: str
     revision: int
     address: str
+    #: The pinned key, "" when none is.
     host_key: str
+    #: What the host must prove to know.
     secret: str = field(repr=False)
+    #: Whether to run the boot probe.
     boot: bool
+    #: Whether the runner is to try its engine (`pool.trials`).
     trial: bool = False
+    #: Whether to list what runs there even when the boot probe fails.
     look_anyway: bool = False
+    #: Whether to keep the instance from powering itself off while nobody contacts it.
     suspend_lease: bool = False
+    #: The attempts that may be there: the logs of no others are kept.
     expected: tuple[str, ...] = ()
 
 
@@ -273,20 +276,21 @@ class FindFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSucceeded:
-    """The worker answers; `host_key` is the proven key ("TYPE BASE64").
+    """The worker answers.
 
-    It is ready, unless `boot_error` says why the boot probe failed ("": it passed, or was not
-    asked for); what the report shows counts either way. `trial_error` is why its engine's trial
-    failed, "" when that passed, None when none was asked for.
+    It is ready, unless `boot_error` says why not; what the report shows counts either way.
     """
 
     op_id: int
     worker_id: str
     revision: int
     began_at: float
+    #: The proven key ("TYPE BASE64").
     host_key: str
     report: ProbeReport
+    #: Why the boot probe failed; "" if it passed, or was not asked for.
     boot_error: str = ""
+    #: Why its engine's trial failed; "" if that passed, None if none was asked for.
     trial_error: str | None = None
 
 

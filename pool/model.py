@@ -93,37 +93,37 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrder:
-    """What the runner is told to run: one attempt of one container.
-
-    `image` is "" for the process engine; with one, `command` may be (), for the image's own, and
-    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays); it
-    gets an `init` as process 1 where the engine has one. `env` holds (name, value) pairs; a limit
-    of 0 is none. One that is `resident` belongs to the instance: it keeps it neither busy nor, once
-    no dispatcher is in contact, from powering itself off.
-    """
+    """What the runner is told to run: one attempt of one container."""
 
     attempt_id: str
     container_id: str
+    #: "" for the process engine.
     image: str
+    #: () for the image's own; never without an image.
     command: tuple[str, ...] = field(repr=False)
+    #: (name, value) pairs.
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    #: Limits; 0 is none.
     cpu_millis: int = 0
     memory_bytes: int = 0
+    #: Whether it belongs to the instance: it keeps it neither busy nor, once no dispatcher is in
+    #: contact, from powering itself off.
     resident: bool = False
+    #: Takes the place of the image's ENTRYPOINT: () for none, None to keep the image's.
     entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
+    #: Whether it gets an init as process 1, where the engine has one.
     init: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptImage:
-    """What an instance tells of the image of an attempt.
+    """What an instance tells of the image of an attempt."""
 
-    It is `pulling` until the image is there. `digest` is what ran ("sha256:…"), `warning` a
-    sentence for whoever made the request; "" for what is not known, and for nothing.
-    """
-
+    #: True until the image is there.
     pulling: bool = False
+    #: What ran ("sha256:…"), "" while it is not known.
     digest: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    #: A sentence for whoever made the request, "" for none.
     warning: Annotated[str, msgspec.Meta(max_length=MOST_WORDS)] = ""
 
 
@@ -148,16 +148,15 @@ class AttemptExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReport:
-    """One attempt that an instance knows of; `exit` is None while it runs.
-
-    `store` is the id of the store whose dispatcher started it, "" where that is not known. `image`
-    is None while nothing is known of it, and where there is none.
-    """
+    """One attempt that an instance knows of."""
 
     attempt_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
     container_id: Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
+    #: None while it runs.
     exit: AttemptExit | None = None
+    #: The id of the store whose dispatcher started it, "" where that is not known.
     store: Annotated[str, msgspec.Meta(max_length=MOST_NAME)] = ""
+    #: None while nothing is known of it, and where there is none.
     image: AttemptImage | None = None
 
 
@@ -171,17 +170,16 @@ class MachineSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """What a successful run probe saw; `broken` is "" or the runner's reason to drain it.
-
-    `advice` is what would make the instance better, "" for nothing.
-    `machine` is None where the runner does not say what the machine has.
-    """
+    """What a successful run probe saw."""
 
     attempts: tuple[AttemptReport, ...]
     boot_id: str
     engine: str = ""
+    #: The runner's reason to drain the instance, "" for none.
     broken: str = ""
+    #: What would make the instance better, "" for nothing.
     advice: str = ""
+    #: None where the runner does not say what the machine has.
     machine: MachineSize | None = None
 
 
@@ -224,22 +222,23 @@ class InstanceSeen:
 
 @dataclass(slots=True, kw_only=True)
 class Absence:
-    """That complete listings lack an instance, `since` the first of them began.
+    """That complete listings lack an instance."""
 
-    `listings` is how many did in a row since it was last heard of: the first of these began at
-    `first_at`, the latest at `latest_at`; `unanswered` says that a probe sent after `mark` found
-    nobody there. `existence` is what the cloud said of its id last, `asked_op` the question that is
-    under way, 0 for none, `asked_at` when it was asked last.
-    """
-
+    #: When the first of these listings began.
     since: float
+    #: How many in a row lack it since it was last heard of, and when the first and the latest of
+    #: those began.
     listings: int = 0
     first_at: float = 0.0
     latest_at: float = 0.0
+    #: Whether a probe that was sent after the operation `mark` found nobody there.
     unanswered: bool = False
     mark: int = 0
+    #: What the cloud said of its id last.
     existence: Existence = Existence.UNKNOWN
+    #: The question that is under way, 0 for none.
     asked_op: int = 0
+    #: When the cloud was asked last.
     asked_at: float = 0.0
 
 
@@ -536,43 +535,43 @@ The way is down this list, past what is not seen; `pool.attempts` and `pool.sign
 
 @dataclass(slots=True, kw_only=True)
 class PoolAttempt:
-    """The pool's record of one attempt; `stray` means that no container wants it.
-
-    `remote_id` is what its instance calls it: the same as `id`, but for strays, whose names an
-    instance makes up and may well be those that attempts elsewhere have, or will have.
-    `start_op` is its start that is not answered, 0 for none: a probe may show it running before
-    that. `settled_op` is the operation up to which it was not certain where it stood: a probe that
-    began later can tell that it is missing. `container_id` and `user` are whose it is, "" where
-    that is not known; `contained` says that it runs from an image, `pulling` that this is being
-    fetched, as far as is known. `running_since` is when it was first seen to run, or its image
-    to have come, None before that. `grace_s` is what it gets between TERM and KILL, None for what
-    all get. `resident` says that it belongs to its instance:
-    it holds room there, but keeps it neither running nor busy, and is `dismissed`, told to end,
-    before its instance is destroyed.
-
-    Of a stray that another store may know, which is kept: `store` is that store, "" for all others,
-    `container_id` whose it says to be, `found_at` when it was found; an admin may have `adopted`
-    it, so that it is nobody's concern any more.
-    """
+    """The pool's record of one attempt."""
 
     id: str
+    #: What its instance calls it: the same as `id`, but for strays. An instance makes their names
+    #: up, and may use those that attempts elsewhere have, or will have.
     remote_id: str
     worker_id: str
     resources: Resources
     phase: AttemptPhase = Starting()
+    #: Whose it is, "" where that is not known; of a kept stray, whose it says to be.
     container_id: str = ""
     user: str = ""
+    #: Whether it runs from an image.
     contained: bool = False
+    #: Whether its image is being fetched, as far as is known.
     pulling: bool = False
+    #: When it was first seen to run, or its image to have come; None before that.
     running_since: float | None = None
+    #: Its start that is not answered, 0 for none: a probe may show it running before that.
     start_op: int = 0
+    #: The operation up to which it was not certain where it stood: a probe that began later can
+    #: tell that it is missing.
     settled_op: int = 0
+    #: Whether no container wants it.
     stray: bool = False
+    #: What it gets between TERM and KILL, None for what all get.
     grace_s: float | None = None
+    #: Whether it belongs to its instance: it holds room there, but keeps it neither running nor
+    #: busy, and is told to end before its instance is destroyed.
     resident: bool = False
+    #: Whether it was told to end for that.
     dismissed: bool = False
+    #: Of a stray that is kept, since another store may know it: that store. "" for all others.
     store: str = ""
+    #: When such a stray was found.
     found_at: float = 0.0
+    #: Whether an admin adopted it, so that it is nobody's concern any more.
     adopted: bool = False
 
     @property
@@ -601,19 +600,18 @@ class PoolAttempt:
 
 @dataclass(slots=True, kw_only=True)
 class PendingLaunch:
-    """A launch whose instance is not known yet, or whose host key is not proven yet.
-
-    `in_flight` is true while the create call runs; `counted` says whether the planner may hope
-    for it; `lost_answer_at` is when the answer was found to be ambiguous; `came_and_went` says that
-    its instance is known to have been there and to be gone.
-    """
+    """A launch whose instance is not known yet, or whose host key is not proven yet."""
 
     launch: Launch
+    #: Whether the create call runs.
     in_flight: bool
+    #: Whether the planner may count on an instance of it.
     counted: bool
     op_id: int = 0
     instance_id: str = ""
+    #: When the answer was found to be ambiguous.
     lost_answer_at: float | None = None
+    #: Whether its instance is known to have been there and to be gone.
     came_and_went: bool = False
 
 

@@ -207,7 +207,9 @@ def _find_missing(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: fl
 
 
 def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
-    """Leave a worker whose boot probe fails as it is, and look again though its session is up."""
+    """Leave a worker whose boot probe fails in its state, and probe again although it has a
+    session.
+    """
     if worker.state is WorkerState.SHUTDOWN:
         return
     if worker.load.busy_with:

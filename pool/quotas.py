@@ -1,15 +1,17 @@
 """What errors have told of quotas, remembered when the holds that followed are over; pure.
 
-There may be as many instances in a scope as there were when another one was refused: so many are
-known to be allowed, and so many cpus, since nobody knows which of the two a quota counts. When one
-leaves, as many are created as are known to be, and no more. Whether there may be more by now is
-tried by one create at a time, beside nothing else: when the hold is over, and before that where one
-of the two numbers would allow it, as where one that leaves makes room for a larger one, or for two
-smaller ones. More than were known are known as soon as they are there.
+A refused create tells that its scope may have as many instances, and as many cpus, as it had then:
+nobody knows which of the two the quota counts. From then on:
 
-For one who needs many instances at once, to have some of them would be of no use: with those that
-are within the quota it can do nothing, they go, and it would create them again and again. Whether a
-quota is still what it was is tried for these after delays that double.
+- When an instance leaves, creates go on up to these numbers, and no further.
+- Whether more are allowed by now is tried by one create at a time, with nothing else beside it:
+  when the hold is over; or before that where one of the two numbers still allows it, as when an
+  instance that left makes room for a larger one, or for two smaller ones.
+- When there are more instances than the numbers say, the numbers are raised to that.
+
+A job that needs many instances at once has no use for some of them: they would idle, be shut down,
+and be created again and again. For such jobs a quota is taken as it was told, and whether it still
+is so is tried after delays that double (`begin_trial`).
 """
 
 from __future__ import annotations
@@ -42,40 +44,41 @@ class KnownQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaBound:
-    """There may be no more than `most` instances in a scope, an error has told.
+    """How many instances there may be in a scope, as an error of the cloud told."""
 
-    `left` is how many of these there are not yet. `may_try` says that it may be tried whether there
-    may be more by now: from `again_at` on, and always where all are there to stay, since one create
-    tells then, and nothing stands by for it. `covers` are the names of the types, `everywhere` says
-    that these are all; `reason` is what the error said.
-    """
-
+    #: How many instances there may be in the scope.
     most: int
+    #: How many of these there are not yet.
     left: int
+    #: Whether it may be tried if more are allowed by now: from `again_at` on, and always where all
+    #: are there to stay, since one create tells then, and nothing stands by for it.
     may_try: bool
     again_at: float
+    #: What the error said.
     reason: str
     scope: Scope
+    #: The names of the types in the scope.
     covers: frozenset[str]
+    #: Whether these are all types.
     everywhere: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class _Told:
-    """What is known of one scope; `is_tried` while it is tried if all of a job can be had.
-
-    `since` is when it was told, or that trial began, `heard_at` when an error told it last;
-    `trials` is how many there were.
-    """
+    """What is known of one scope."""
 
     most: int
     most_cpu_millis: int
+    #: When it was told, or its trial began.
     since: float
+    #: When an error told it last.
     heard_at: float
     again_at: float
     reason: str
     alone: bool
+    #: Whether it is tried if all of a job can be had.
     is_tried: bool = False
+    #: How many trials there were.
     trials: int = 0
 
 

@@ -45,15 +45,14 @@ from longshore.pool.transitions import Trigger
 # --------------------------------------------------------------------------------------------------
 # Residents of a worker that is being shut down: each is told to end, and has some time for it.
 #
-# They belong to their instance and keep it from nothing, but what they have to put in order before
-# it is destroyed they may: for as long as the most patient of them asks, and no longer than all
-# get.
+# They never keep an instance alive, but may clean up before it is destroyed: for as long as the
+# longest grace period among them, and at most for the time between TERM and KILL that all get.
 
 
 def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
     """Tell the residents of a worker to end; return whether some are to be waited for.
 
-    There are none where nothing can be told to them, and none are those that survive KILL.
+    Nobody is waited for without a session to tell them, nor those that survive KILL.
     """
     residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.load.resident)]
     ending = [attempt for attempt in residents if not signals.given_up(attempt)]
@@ -255,9 +254,9 @@ def _facts(core: PoolCore, worker: Worker, asked: Trigger | None) -> ShutdownFac
 def _shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> None:
     """Move a worker to shutdown, and destroy its instance once its residents had their time.
 
-    Its session lives for as long as they are waited for. They are not where it was not heard of, or
-    an admin wants it gone, whatever runs there. One that ends unheard and was never ready was of no
-    use.
+    The session is kept while they are waited for. They are not waited for if the worker timed out,
+    the cloud says that it stopped or failed, or an admin killed it. One that timed out, stopped or
+    failed before it was ever ready counts as of no use.
     """
     unheard = trigger in _FAILURES or trigger in _TOLD
     if unheard and worker.state in NOT_READY:

@@ -1,8 +1,8 @@
 """What machines really have: less is placed on those that are smaller than their type says.
 
-An instance says itself what its machine has. One that turns out to be smaller teaches what is to be
-expected of its type, so that no further ones are created for what fits none of them. It is the
-largest that is there which counts, so that no single instance can have its whole type passed over.
+An instance says itself what its machine has. If it is smaller than its type, the type is taken to
+be that small, so that no more are created for containers that fit none of them. Of several sizes
+the largest that is there counts, so that no single instance can rule out its whole type.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""While the store cannot be written, what is decided is not done, and time says nothing.
+"""While the store is stalled no command is sent, so timeouts are suspended.
 
-No probe goes out and no signal: who does not answer may never have been asked. So nobody is judged
-by silence until it is over; then each has the whole time anew in which to be heard of.
+An instance that was never asked is not to be judged silent, and an attempt that was never sent TERM
+gets no KILL. `begin` takes back the signals that were not sent; while it lasts no probe and no
+signal goes out, and silence decides nothing. `end` sends the signals that are due by then, and
+gives every worker its whole time anew in which to be heard of.
 
 Stands alone: it suspends the time limits of several reactors, and belongs to none of them.
 """
@@ -15,14 +17,14 @@ from longshore.pool.model import PoolAttempt
 
 
 def begin(core: PoolCore, event: HeldUp) -> None:
-    """Judge nobody from now on, and take back the signals that were not sent."""
+    """Suspend timeouts, and take back the signals that were decided and not sent."""
     core.held_up = True
     for attempt in _to_end(core):
         signals.take_back(core, attempt, event.since)
 
 
 def end(core: PoolCore, now: float) -> None:
-    """Send the signals that are due by now, and let all that is waited for begin anew."""
+    """Send the signals that are due by now, and let the timeouts of all workers begin anew."""
     core.held_up = False
     core.moved_on_at = now
     for attempt in _to_end(core):

@@ -36,18 +36,18 @@ class TroubleKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Calls of one sort that failed one after the other, and none of which succeeded.
-
-    `began_at` is when the first of these calls began, `since` when its failure was heard,
-    `latest_at` when that of the latest was, which said `reason`. `type_name` is the instance type
-    whose creates alone fail, "" where it is all of them.
-    """
+    """Calls of one sort that failed one after the other, and none of which succeeded."""
 
     kind: TroubleKind
+    #: When the first of these calls began.
     began_at: float
+    #: When its failure was heard.
     since: float
+    #: When the failure of the latest was heard.
     latest_at: float
+    #: What the latest said.
     reason: str
+    #: The instance type whose creates alone fail, "" where it is all of them.
     type_name: str = ""
 
 

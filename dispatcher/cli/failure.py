@@ -14,11 +14,7 @@ INTERRUPTED = 130
 
 
 class CommandFailure(Exception):  # noqa: N818 - it is what a person reads, and never escapes `main`
-    """A command failed; `main` prints it on stderr and exits with `exit_code`.
-
-    `problems` are (path, message) pairs, printed one a line below the sentence. `in_doubt` says
-    that what was asked of the server may be done all the same.
-    """
+    """A command failed; `main` prints it on stderr and exits with `exit_code`."""
 
     def __init__(
         self,
@@ -34,8 +30,10 @@ class CommandFailure(Exception):  # noqa: N818 - it is what a person reads, and 
         self.sentence = sentence
         self.remedy = remedy
         self.exit_code = exit_code
+        #: (path, message) pairs, printed one a line below the sentence.
         self.problems = tuple(problems)
         self.status = status
+        #: Whether what was asked of the server may be done all the same.
         self.in_doubt = in_doubt
 
     @property

@@ -22,11 +22,10 @@ PATIENCE_S = 600.0
 
 
 class Watcher:
-    """Follows containers and jobs until all have ended; `raw` and `answers` hold what is known.
+    """Follows containers and jobs until all have ended.
 
-    `changed` is called for every change a person may want to see, `say` with a sentence about the
-    connection. An absent server is an error at first and a nuisance later: once there was contact,
-    it is tried again for `PATIENCE_S`.
+    An absent server is an error at first and a nuisance later: once there was contact, it is tried
+    again for `PATIENCE_S`.
     """
 
     def __init__(
@@ -38,10 +37,13 @@ class Watcher:
         say: Callable[[str], None],
     ) -> None:
         self.ids = list(dict.fromkeys(identifiers))
+        #: What is known, by id: as JSON, and as read.
         self.raw: dict[str, Json] = {}
         self.answers: dict[str, Awaited] = {}
         self._client = client
+        #: Called for every change a person may want to see.
         self._changed = changed
+        #: Called with a sentence about the connection.
         self._say = say
         self._connected = False
         self._last_contact = time.monotonic()

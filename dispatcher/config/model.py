@@ -88,18 +88,18 @@ class TypeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How containers are run; `binary` "" is the engine's name, `run_as` "" the runner's user.
-
-    With `init` a container with an image gets an init of its engine's as process 1, if it has one.
-    Fetching an image may take it `pull_timeout_s`, which is in no container's own time limit.
-    """
+    """How containers are run."""
 
     name: EngineName = EngineName.AUTO
+    #: "" for the engine's name.
     binary: Text = ""
     global_arguments: tuple[Text, ...] = ()
     arguments: tuple[Text, ...] = ()
+    #: "" for the runner's user.
     run_as: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    #: Whether a container with an image gets an init of its engine's as process 1, if it has one.
     init: bool = True
+    #: How long it may take to fetch an image, which is in no container's own time limit.
     pull_timeout_s: Annotated[int, msgspec.Meta(ge=1, le=30 * 86400)] = 1800
 
 
@@ -143,13 +143,15 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration.
 
-    Once it is loaded, `store` is a URL and `data_dir`, `log_dir` and `ssh.private_key` are
-    absolute paths; in a file, "" asks for the default of each.
+    Once it is loaded, `ssh.private_key` is an absolute path; in a file, "" asks for its default.
     """
 
     cluster: Annotated[str, msgspec.Meta(max_length=100)] = "default"
     listen: Annotated[str, msgspec.Meta(max_length=300)] = "127.0.0.1:8420"
+    #: A URL once it is loaded; in a file, "" asks for the default.
     store: Text = ""
+    #: These two are absolute paths once they are loaded; in a file, "" asks for the default of
+    #: each.
     data_dir: Text = ""
     log_dir: Text = ""
     driver: DriverConfig = DriverConfig()

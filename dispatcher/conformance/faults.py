@@ -22,13 +22,13 @@ from longshore.drivers.interface import CLUSTER_TAG, TOKEN_TAG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a driver raises for a cause: one of `errors`, with `scope` if that is not None.
+    """What a driver raises for a cause."""
 
-    `calls` are those that raise it. `remedy` says what to do about another answer.
-    """
-
+    #: The calls that raise it.
     calls: tuple[str, ...]
+    #: It is one of these, with `scope` if that is not None.
     errors: tuple[type[CloudError], ...]
+    #: What to do about another answer.
     remedy: str
     scope: ErrorScope | None = None
 

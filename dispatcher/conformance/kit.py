@@ -69,19 +69,20 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check: `look` returns a note or nothing, or raises `Nonconformity` or `NotShown`.
-
-    It is shown only for a driver that claims `needs`, that does not claim `lacks`, and on a bed
-    that can make trouble of `cause`; None asks for nothing. `on_bed` asks for any bed at all.
-    `ends_first` says that it destroys the shared instance.
-    """
+    """One check, and for which drivers and beds it is shown; None and False ask for nothing."""
 
     name: str
+    #: Returns a note or nothing, or raises `Nonconformity` or `NotShown`.
     look: Callable[[Bench], str | None]
+    #: A capability that the driver must claim.
     needs: Capability | None = None
+    #: One that it must not claim.
     lacks: Capability | None = None
+    #: The trouble that the bed must be able to make.
     cause: Cause | None = None
+    #: Whether it needs a bed, whichever that is.
     on_bed: bool = False
+    #: Whether it destroys the shared instance.
     ends_first: bool = False
 
     @property

@@ -171,18 +171,19 @@ class Notices(Protocol):
 class Patience:
     """How long the kit waits; all in seconds.
 
-    `listing_lag_s` is for how long a listing may lag behind what was done, `boot_timeout_s` how
-    long an instance may take until it can be logged in to, `gone_timeout_s` how long a destroyed
-    one may be listed, `command_timeout_s` how long a command may take. The kit looks again and
-    again, soon at first and then each `poll_interval_s`. `watch_s` is for how long it sees whether
-    an interruption watch waits.
+    The kit looks again and again, soon at first and then each `poll_interval_s`.
     """
 
+    #: How long a listing may lag behind what was done.
     listing_lag_s: float = 60.0
+    #: How long an instance may take until it can be logged in to.
     boot_timeout_s: float = 600.0
+    #: How long a destroyed one may be listed.
     gone_timeout_s: float = 300.0
+    #: How long a command may take.
     command_timeout_s: float = 60.0
     poll_interval_s: float = 1.0
+    #: How long it looks whether an interruption watch waits.
     watch_s: float = 5.0
 
     def pauses_s(self) -> Iterator[float]:
@@ -198,26 +199,30 @@ class Trial:
     """A driver to be tried, and all that it takes to try it.
 
     The instance set is made by `info.make` from `parameters` and `context`, with a cluster of the
-    kit's own in place of the context's. `instance_type` is what is created; `preemptible_type`
-    (None when there is none) once, and `other_types` are only asked about. `wait` waits so many
-    seconds, `new_token` returns 32 hex digits that nobody can guess. `bed` is None for a real
-    account. `command` is one more shell command to run on an instance ("" for none), and `pause`,
-    if given, is called with its id and address before it is destroyed.
+    kit's own in place of the context's.
     """
 
     info: DriverInfo
     parameters: msgspec.Struct
     context: DriverContext
+    #: What is created.
     instance_type: InstanceType
     shell: Shell
+    #: Waits so many seconds.
     wait: Callable[[float], None]
+    #: Returns 32 hex digits that nobody can guess.
     new_token: Callable[[], str]
     image: str = ""
+    #: Created once; None when there is none.
     preemptible_type: InstanceType | None = None
+    #: Only asked about.
     other_types: tuple[InstanceType, ...] = ()
+    #: None for a real account.
     bed: Bed | None = None
     patience: Patience = Patience()
+    #: One more shell command to run on an instance, "" for none.
     command: str = ""
+    #: Called with the id and address of an instance before it is destroyed.
     pause: Callable[[str, str], None] | None = None
 
 
@@ -231,16 +236,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one check showed: `took_s`, and for FAILED and NOT_SHOWN why.
-
-    `remedy` is for FAILED what to do, `note` for PASSED what may be worth knowing; else "".
-    """
+    """What one check showed."""
 
     name: str
     outcome: Outcome
     took_s: float
+    #: For FAILED and NOT_SHOWN.
     why: str = ""
+    #: For FAILED what to do, else "".
     remedy: str = ""
+    #: For PASSED what may be worth knowing, else "".
     note: str = ""
 
 

@@ -108,20 +108,7 @@ EVERYBODY_ELSE = "*"
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `scheduler` section of the configuration.
-
-    `max_containers` is how many may have a place at once, None for no limit; of it supervisors fill
-    at most `supervisor_fraction`. Containers of `preempt_from_priority` and above may evict others
-    of much lower priority where nothing can be created for them, None for nobody; so may system and
-    sysbatch jobs, which have no other place to go to, if `preempt_system` and `preempt_sysbatch`
-    say so. What all instances cost an hour stays within `max_hourly_spend_usd` (None for no limit),
-    a project's and a user's share within theirs, by name; `EVERYBODY_ELSE` names those who are not
-    named, without it they have no limit. `elastic` says how elastic jobs queue.
-
-    A container whose instances the cloud took back `max_reclaimed_attempts` times, or for which it
-    has had no preemptible instance for `preemptible_patience_s`, runs on types that are not
-    preemptible where these would do.
-    """
+    """The `scheduler` section of the configuration."""
 
     placement: Placement = Placement.PACKED
     profile: Profile = Profile.OPTIMIZE_UTILIZATION
@@ -129,54 +116,65 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_containers_per_instance: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 256
     max_price_factor: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 1.5
     max_lost_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+    #: A container whose instances the cloud took back so often runs on types that are not
+    #: preemptible, where these would do.
     max_reclaimed_attempts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 3
+    #: So does one that has had no preemptible instance for this long.
     preemptible_patience_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 600.0
+    #: How many may have a place at once, None for no limit.
     max_containers: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
+    #: How much of that supervisors fill at most.
     supervisor_fraction: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.3
+    #: Containers of this priority and above may evict others of much lower priority where nothing
+    #: can be created for them, None for nobody.
     preempt_from_priority: Annotated[int, msgspec.Meta(ge=1, le=PRIORITY_MAX)] | None = None
+    #: Whether system and sysbatch jobs, which have no other place to go to, may evict too.
     preempt_system: bool = True
     preempt_sysbatch: bool = False
+    #: What all instances may cost an hour, None for no limit.
     max_hourly_spend_usd: Price | None = msgspec.field(default=None, name="max_hourly_spend")
+    #: What the share of a project and a user may cost an hour, by name; `EVERYBODY_ELSE` names
+    #: those who are not named, without it they have no limit.
     max_hourly_spend_usd_per_project: Spends = msgspec.field(
         default_factory=dict, name="max_hourly_spend_per_project"
     )
     max_hourly_spend_usd_per_user: Spends = msgspec.field(
         default_factory=dict, name="max_hourly_spend_per_user"
     )
+    #: How elastic jobs queue.
     elastic: ElasticSettings = msgspec.field(default_factory=ElasticSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """What a container demands of its instance, beside room.
+    """What a container demands of its instance, beside room."""
 
-    `labels` are (key, value) pairs sorted by key; `instance_types` are sorted names, () for any;
-    `max_price_usd_per_hour` is None for no ceiling. `gpu_model` is "" for any, and
-    `gpu_memory_bytes` what each of the GPUs has at least.
-    """
-
+    #: (key, value) pairs sorted by key.
     labels: tuple[tuple[str, str], ...] = ()
+    #: "" for any.
     gpu_model: str = ""
+    #: What each of the GPUs has at least.
     gpu_memory_bytes: int = 0
+    #: Sorted names, () for any.
     instance_types: tuple[str, ...] = ()
     preemptible: Preemptible = Preemptible.ALLOWED
+    #: None for no ceiling.
     max_price_usd_per_hour: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """When a program's own failure is tried again.
+    """When a program's own failure is tried again."""
 
-    At most `most` times; only after failures whose reason's code is in `on` (sorted; "failed" is
-    every one). Where a program exited by itself, and unless `exit_codes` is (), only with one of
-    these. The first time `first_delay_s` after its end, then no sooner than `delay_s`, and a second
-    at least, after the one before.
-    """
-
+    #: How often at most.
     most: int = 0
+    #: Only after failures whose reason's code is one of these (sorted); "failed" is every one.
     on: tuple[str, ...] = ("failed",)
+    #: Where a program exited by itself, only with one of these; () for any.
     exit_codes: tuple[int, ...] = ()
+    #: After the first time no sooner than this, a second at least, after the restart before.
     delay_s: float = 15.0
+    #: How long after its end it is tried again the first time.
     first_delay_s: float = 0.0
 
 
@@ -202,36 +200,38 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """What a user asked for, validated and with defaults filled in; it never changes.
-
-    `image` is "" for the process engine. With one, `command` may be (), for the image's own, and
-    `entrypoint` takes the place of its ENTRYPOINT, () for none (None: the image's stays);
-    process 1 is an `init` where the engine has one.
-    `env` and `labels` are pairs sorted by name. `retry_lost` says whether the infrastructure's
-    fault is tried again. `unnamed` are the dimensions of `resources` (sorted) that the user did not
-    name: an instance type may have defaults of its own for them. A `supervisor` submits others.
-
-    It starts once all of `after` have ended as they must, and not before `not_before` (seconds
-    since the epoch). An attempt that ran for `time_limit_s` is ended (None: never). Whatever ends
-    one of its attempts leaves it `grace_period_s` between TERM and KILL (None: as the pool does).
-    """
+    """What a user asked for, validated and with defaults filled in; it never changes."""
 
     name: str
+    #: "" for the process engine.
     image: str
+    #: () for the image's own; never without an image.
     command: tuple[str, ...] = field(repr=False)
+    #: Pairs sorted by name.
     env: tuple[tuple[str, str], ...] = field(repr=False)
     resources: Resources
     constraints: Constraints
+    #: Pairs sorted by name.
     labels: tuple[tuple[str, str], ...] = ()
+    #: Whether it is tried again after a failure that is the infrastructure's fault.
     retry_lost: bool = True
     retries: Retries = Retries()
+    #: The dimensions of `resources` (sorted) that the user did not name: an instance type may have
+    #: defaults of its own for them.
     unnamed: tuple[str, ...] = ()
+    #: Whether it submits others.
     supervisor: bool = False
+    #: It starts once all of these have ended as they must.
     after: tuple[Dependency, ...] = ()
+    #: It starts no earlier, in seconds since the epoch.
     not_before: float | None = None
+    #: An attempt that ran for this long is ended (None: never).
     time_limit_s: float | None = None
+    #: What an attempt gets between TERM and KILL, whatever ends it (None: as the pool does).
     grace_period_s: float | None = None
+    #: Takes the place of the image's ENTRYPOINT: () for none, None to keep the image's.
     entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
+    #: Whether process 1 is an init, where the engine has one.
     init: bool = True
 
 
@@ -261,20 +261,18 @@ START_REFUSED = "start_refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReason(Reason):
-    """Why something waits, with what its sentence says as data; it is never stored.
+    """Why something waits, with what its sentence says as data; it is never stored."""
 
-    `limit` is the setting that is reached, `behind` the container that is next in line and
-    `behind_code` why that one waits; "" for none. `until` is when it ends, in seconds since the
-    epoch, None where nobody knows. `topic` tells reasons of one code apart whose sentences differ
-    in more than ids, times and amounts. `is_final` says that it never starts while the
-    configuration is what it is.
-    """
-
+    #: The setting that is reached, "" for none.
     limit: str = ""
+    #: The container that is next in line, and why that one waits; "" for none.
     behind: str = ""
     behind_code: str = ""
+    #: When it ends, in seconds since the epoch, None where nobody knows.
     until: float | None = None
+    #: Tells reasons of one code apart whose sentences differ in more than ids, times and amounts.
     topic: str = ""
+    #: Whether it never starts while the configuration is what it is.
     is_final: bool = False
 
     @property
@@ -284,20 +282,19 @@ class WaitReason(Reason):
 
 
 class StopCause(Enum):
-    """For what an attempt was told to end, by others than its user and its time limit.
-
-    Of a container or a job `StopReason.of` is the id; of `REVISED` it is the number of the
-    revision, of `JOB_BEGINS_ANEW` the task that was lost, of `JOB_ENDED` the state that its job
-    came to; and "" of the others. Those from `JOB_STOPPED` to `SUPERFLUOUS` are of per-instance
-    jobs.
-    """
+    """For what an attempt was told to end, by others than its user and its time limit."""
 
     NOTHING = "nothing"
+    #: `StopReason.of` is the id of the container; of the next one, of the job.
     FOR_CONTAINER = "for_container"
     FOR_JOB = "for_job"
+    #: `of` is the number of the revision.
     REVISED = "revised"
+    #: `of` is the task that was lost.
     JOB_BEGINS_ANEW = "job_begins_anew"
+    #: `of` is the state that its job came to.
     JOB_ENDED = "job_ended"
+    #: From here to `SUPERFLUOUS` they are of per-instance jobs.
     JOB_STOPPED = "job_stopped"
     JOB_GONE = "job_gone"
     NO_MATCH = "no_match"
@@ -326,18 +323,7 @@ NO_STOP = StopReason(cause=StopCause.NOTHING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of a container on one instance; `outcome` is None until it is known.
-
-    Times are seconds since the epoch; `started_at` is None until the runner confirmed the start.
-    `ending` is what its outcome will be once it has been told to end, None while it has not, and
-    `ending_for` for what it was told to.
-    `resources` is what it was given, None where that is what its container asks for everywhere.
-    `revision` is that of a per-instance job which it runs at. Of an elastic job, which has none, it
-    is the number of renewals: how often the job had lost an essential member before this attempt
-    was made, and begun anew. It is 0 in other jobs.
-    Its image was being fetched from `pulling_since` until `pulled_at`, by our clock: None for both
-    where it was there. `image_digest` is what ran, `warning` a sentence for its user: "" for none.
-    """
+    """One try of a container on one instance. Times are seconds since the epoch."""
 
     id: str
     container_id: str
@@ -346,21 +332,33 @@ class Attempt:
     instance_type: str
     price_usd_per_hour: Decimal
     created_at: float
+    #: None until the runner confirmed the start.
     started_at: float | None = None
     finished_at: float | None = None
+    #: None until it is known.
     outcome: AttemptOutcome | None = None
+    #: What its outcome will be once it has ended, None while it was not told to.
     ending: AttemptOutcome | None = None
+    #: For what it was told to end.
     ending_for: StopReason = NO_STOP
     exit_code: int | None = None
     reason: Reason | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     log_complete: bool = False
+    #: What it was given, None where that is what its container asks for everywhere.
     resources: Resources | None = None
+    #: The revision of its per-instance job that it runs at. Of an elastic job the number of
+    #: renewals: how often the job had lost an essential member before this attempt was made, and
+    #: begun anew. 0 in other jobs.
     revision: int = 0
+    #: From when until when its image was being fetched, by our clock; None for both where it was
+    #: there.
     pulling_since: float | None = None
     pulled_at: float | None = None
+    #: What ran, "" where that is not known.
     image_digest: str = ""
+    #: A sentence for its user, "" for none.
     warning: str = ""
 
     @property
@@ -376,16 +374,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container with everything that is known of it; changed by making a new value.
-
-    `sequence` is its place among equals of one priority; `cost_usd` adds up its ended attempts.
-    `job_id` is "" for one of its own, `task` names its part of the job, and `array_index` is None
-    where that is no array. A container of a per-instance job is for the instance `pinned_to`, which
-    is "" in others; its `spec` is what its latest attempt runs at.
-    """
+    """A container with everything that is known of it; changed by making a new value."""
 
     id: str
+    #: Its place among equals of one priority.
     sequence: int
+    #: In a per-instance job what its latest attempt runs at.
     spec: ContainerSpec
     user: str
     project: str
@@ -397,11 +391,16 @@ class Container:
     exit_code: int | None = None
     reason: Reason | None = None
     cancel_requested: bool = False
+    #: The sum over its ended attempts.
     cost_usd: Decimal = Decimal(0)
     attempts: tuple[Attempt, ...] = ()
+    #: "" for one of its own.
     job_id: str = ""
+    #: The name of its part of the job.
     task: str = ""
+    #: None where its task is no array.
     array_index: int | None = None
+    #: The instance that a container of a per-instance job is for, "" in others.
     pinned_to: str = ""
 
     @property
@@ -422,23 +421,23 @@ def resources_of(container: Container, attempt: Attempt) -> Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRecord:
-    """What the store keeps of an instance, so that it can be trusted and billed after a restart.
-
-    `host_key` is "" until it is proven; `gone_at` is None while it may be billed. `behavior` is the
-    idle behavior that an admin gave it, until a listing has shown it in its tags; "" for none.
-    `note` is what was said of the idle behavior that was asked for last, None for nothing. `killed`
-    is the reason of the admin who ended it, "" for none, and None where nobody did.
-    """
+    """What the store keeps of an instance, so that it can be trusted and billed after a restart."""
 
     id: str
     token: str
     type_name: str
     price_usd_per_hour: Decimal
     created_at: float
+    #: "" until it is proven.
     host_key: str = ""
     address: str = ""
+    #: The idle behavior that an admin gave it, until a listing has shown it in its tags; "" for
+    #: none.
     behavior: str = ""
+    #: What was said of the idle behavior that was asked for last, None for nothing.
     note: BehaviorNote | None = None
+    #: The reason of the admin who ended it, "" for none, None where nobody did.
     killed: str | None = None
+    #: None while it may be billed.
     gone_at: float | None = None
     gone_reason: str = ""

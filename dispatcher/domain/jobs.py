@@ -300,17 +300,19 @@ class Tally:
 class JobTask:
     """A part of a job: `size` containers of one specification.
 
-    `name` is "" for the only task of a job that names none. With `is_array` each container has an
-    index from 0; of them at most `max_running` are under way at once, None for no such limit. The
-    only task of a per-instance job has `size` 0: its containers come with the instances.
-    In an elastic job it is a component of that `role`, and starts by `startup_order`.
+    In an elastic job it is a component.
     """
 
+    #: "" for the only task of a job that names none.
     name: str
     spec: ContainerSpec
+    #: 0 for the only task of a per-instance job: its containers come with the instances.
     size: int = 1
+    #: Whether each container has an index from 0.
     is_array: bool = False
+    #: How many of an array are under way at once at most, None for no such limit.
     max_running: int | None = None
+    #: What it is as a component, and when it starts.
     role: Role = Role.ESSENTIAL
     startup_order: int = 0
 
@@ -319,13 +321,7 @@ class JobTask:
 class Job:
     """A job with what is known of it; changed by making a new value.
 
-    `tallies` has one for each of `tasks`, in their order; of a job that has not ended those in the
-    store may be old. A `held` job starts nothing new. `exit_code` is the highest of its failed
-    containers, 0 when all succeeded, None before its end and where no program of it ever ended.
-
-    A job that is periodic or parameterised has no containers: its runs are jobs of their own, whose
-    `parent` it is ("" for none); `launched_for` is the time of its schedule for which the last one
-    was made, in seconds since the epoch, None before the first.
+    A job that is periodic or parameterised has no containers: its runs are jobs of their own.
     """
 
     id: str
@@ -336,18 +332,26 @@ class Job:
     priority: int
     created_at: float
     tasks: tuple[JobTask, ...]
+    #: One for each of `tasks`, in their order. Of a job that has not ended those in the store may
+    #: be old.
     tallies: tuple[Tally, ...]
     type: JobType = JobType.BATCH
     labels: tuple[tuple[str, str], ...] = ()
     state: JobState = JobState.PENDING
     started_at: float | None = None
     finished_at: float | None = None
+    #: The highest of its failed containers, 0 when all succeeded, None before its end and where no
+    #: program of it ever ended.
     exit_code: int | None = None
     reason: Reason | None = None
     cancel_requested: bool = False
+    #: Whether it starts nothing new.
     held: bool = False
     terms: JobTypeSpec = NO_TYPE_SPEC
+    #: The periodic or parameterised job whose run it is, "" for none.
     parent: str = ""
+    #: Of a periodic job the time of its schedule for which the last run was made, in seconds since
+    #: the epoch, None before the first.
     launched_for: float | None = None
 
     @property

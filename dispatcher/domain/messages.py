@@ -214,16 +214,16 @@ class PublishJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishInstance:
-    """Tell the API's subscribers that an instance changed.
-
-    `state` is what it was at that moment, `reason` why it changed; `gone` is its last record, None
-    while it is there. What `warns` is something that somebody should mend.
-    """
+    """Tell the API's subscribers that an instance changed."""
 
     worker_id: str
+    #: What it was at that moment.
     state: str
+    #: Why it changed.
     reason: str
+    #: Whether somebody should mend it.
     warns: bool = False
+    #: Its last record, None while it is there.
     gone: InstanceRecord | None = None
 
 
@@ -236,18 +236,17 @@ class PublishFailedPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishStray:
-    """Tell the log of a process on an instance that no container wants.
+    """Tell the log of a process on an instance that no container wants."""
 
-    `deed` is what became of it.
-    `container_id` is whose it says to be, "" for nobody's; `store` the store that may know it, ""
-    for ours; `exit_code` how it ended, None where that is not known, or it has not.
-    """
-
+    #: What became of it.
     deed: StrayAction
     worker_id: str
     attempt_id: str
+    #: Whose it says to be, "" for nobody's.
     container_id: str
+    #: The store that may know it, "" for ours.
     store: str = ""
+    #: How it ended, None where that is not known, or it has not.
     exit_code: int | None = None
 
 

@@ -34,16 +34,16 @@ class ContainerFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list; () and "" mean any. `states` are alternatives.
+    """Which jobs to list; () and "" mean any."""
 
-    `parent` is the periodic or parameterised job whose runs they are. `own` leaves out all runs.
-    """
-
+    #: Alternatives.
     states: tuple[JobState, ...] = ()
     user: str = ""
     project: str = ""
     name: str = ""
+    #: The periodic or parameterised job whose runs they are.
     parent: str = ""
+    #: Whether to leave out all runs.
     own: bool = False
 
 
@@ -95,21 +95,21 @@ class InstancePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What the store knew when the process started.
+    """What the store knew when the process started."""
 
-    `containers` are those that have not ended; `unreleased` are ended attempts whose log may still
-    be on an instance; `instances` those that were not gone. `jobs` are those that have not ended,
-    with tallies that count their containers anew, and the highest exit code of failed ones so far.
-    `ended` says of what containers wait for (`ContainerSpec.after`), and what has ended, whether
-    it succeeded; by node (`domain.jobs`), for an array's elements by the element's. `past` are, of
-    sysbatch jobs that have not ended, the latest ended containers, one for each instance that is
-    not gone.
-    """
-
+    #: Those that have not ended.
     containers: Sequence[Container] = ()
+    #: Of sysbatch jobs that have not ended, the latest ended containers, one for each instance that
+    #: is not gone.
     past: Sequence[Container] = ()
+    #: Those that have not ended, with tallies that count their containers anew, and the highest
+    #: exit code of failed ones so far.
     jobs: Sequence[Job] = ()
+    #: Of what containers wait for (`ContainerSpec.after`), and what has ended, whether it
+    #: succeeded; by node (`domain.jobs`), for an array's elements by the element's.
     ended: Mapping[str, bool] = field(default_factory=dict)
+    #: Ended attempts whose log may still be on an instance.
     unreleased: Sequence[Attempt] = ()
     launches: Sequence[Launch] = ()
+    #: Those that were not gone.
     instances: Sequence[InstanceRecord] = ()

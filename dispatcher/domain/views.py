@@ -43,16 +43,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
-    """One instance as admins see it; times are seconds since the epoch, 0.0 for never.
-
-    `taken_back_at` is when its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), ""
-    where that is not known. `missing_since` is since when listings lack it. `cloud_says` is what
-    its cloud says of it when it is not simply on, in a sentence. Of one that is gone `last_error`
-    is why, and no more is known than what the store keeps. `advice` is what
-    would make it better, "" for nothing. `machine` is
-    what its machine has, None while it has not said; `shortfall` is what that is less than its
-    type says.
-    """
+    """One instance as admins see it; times are seconds since the epoch, 0.0 for never."""
 
     id: str
     address: str
@@ -67,64 +58,69 @@ class InstanceView:
     last_busy_at: float
     last_contact_at: float
     broken: str
+    #: Of one that is gone this is why, and no more is known than what the store keeps.
     last_error: str
+    #: When its cloud takes it back, as it says itself ("2026-01-31T23:59:59Z"), "" where that is
+    #: not known.
     taken_back_at: str = ""
+    #: Since when listings lack it.
     missing_since: float = 0.0
+    #: What its cloud says of it when it is not simply on, in a sentence.
     cloud_says: str = ""
     gone_at: float = 0.0
+    #: What would make it better, "" for nothing.
     advice: str = ""
+    #: What its machine has, None while it has not said.
     machine: MachineSize | None = None
+    #: What that is less than its type says.
     shortfall: str = ""
     note: BehaviorNote | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """A page of the instances that are known, or that are gone, and whether there may be others.
-
-    `listed_at` and `complete` are as those of a `LeakReport`; `next_cursor` is None on the last.
-    """
+    """A page of the instances that are known, or that are gone, and whether there may be others."""
 
     instances: tuple[InstanceView, ...]
+    #: As in a `LeakReport`.
     listed_at: float
     complete: bool
+    #: None on the last page.
     next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeakReport:
-    """What is billed and not wanted, and how far that can be told.
-
-    `listed_at` is when the last complete listing of the cloud began, in seconds since the epoch,
-    0.0 for never; without a current one (`complete` is false) there may be other leaks.
-    `store_problem` is why the store cannot be written, "" when it can: until then instances may be
-    neither listed nor ended. `leftovers_problem` is why nobody can tell what stays of instances
-    that are gone, "" when it can be told or the driver has no such thing. `next_cursor` is None on
-    the last page.
-    """
+    """What is billed and not wanted, and how far that can be told."""
 
     leaks: tuple[Leak, ...]
+    #: When the last complete listing of the cloud began, in seconds since the epoch, 0.0 for never.
     listed_at: float
+    #: Whether that is current; if it is not, there may be other leaks.
     complete: bool
+    #: Why the store cannot be written, "" when it can: until then instances may be neither listed
+    #: nor ended.
     store_problem: str = ""
+    #: Why nobody can tell what stays of instances that are gone, "" when it can be told or the
+    #: driver has no such thing.
     leftovers_problem: str = ""
+    #: None on the last page.
     next_cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayView:
-    """A stray that is kept, since the store that may know it is another.
-
-    `attempt` is what its instance calls it, `container` whose it says to be, "" for nobody's;
-    `found_at` is in seconds since the epoch. `fate` is what an admin said: "undecided", "adopted"
-    or "killed".
-    """
+    """A stray that is kept, since the store that may know it is another."""
 
     instance: str
+    #: What its instance calls it.
     attempt: str
+    #: Whose it says to be, "" for nobody's.
     container: str
     store: str
+    #: In seconds since the epoch.
     found_at: float
+    #: What an admin said: "undecided", "adopted" or "killed".
     fate: str
 
 

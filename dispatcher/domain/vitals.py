@@ -9,30 +9,29 @@ from longshore.pool.histogram import Histogram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRoom:
-    """What is free where `directory` lies, for us: what root keeps for itself is not.
+    """What is free on a disk for us: what root keeps for itself is not."""
 
-    `free_inodes` is None where the file system has no fixed number of files, which is `inodes`, 0.
-    """
-
+    #: A directory on it.
     directory: str
     free_bytes: int
+    #: None where the file system has no fixed number of files.
     free_inodes: int | None
+    #: That number, 0 where there is none.
     inodes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreVitals:
-    """A store at one moment.
+    """A store at one moment."""
 
-    `problem` is why it cannot be written, "" when it can. `wal_bytes` is the log of what is
-    committed and not in the database yet, `pending` how many containers and changes wait to be
-    committed. `commit_s` has the seconds of each commit since the process began; it is no copy.
-    """
-
+    #: Why it cannot be written, "" when it can.
     problem: str
+    #: How many containers and changes wait to be committed.
     pending: int
     database_bytes: int
+    #: The log of what is committed and not in the database yet.
     wal_bytes: int
+    #: The seconds of each commit since the process began; no copy.
     commit_s: Histogram
     room: DiskRoom
 

@@ -57,12 +57,7 @@ class Unconfirmed(LongshoreError):  # noqa: N818 - it becomes "ask again"
 
 
 class Runtime:
-    """Runs one engine on one event loop; `view` is what others may know of it.
-
-    `write` commits changes (its future resolves on any thread), `perform` begins a pool command
-    without blocking, `publish` tells subscribers. The inbox refuses users' requests beyond
-    `inbox_limit`; the pool's own events are always taken, since each answers a command of ours.
-    """
+    """Runs one engine on one event loop."""
 
     def __init__(
         self,
@@ -75,12 +70,18 @@ class Runtime:
         inbox_limit: int,
     ) -> None:
         self._engine = engine
+        #: What others may know of the engine.
         self.view = EngineView(engine)
         self._now = now
+        #: Commits changes; its future resolves on any thread.
         self._write = write
+        #: Begins a pool command without blocking.
         self._perform = perform
+        #: Tells subscribers.
         self._publish = publish
         self._inbox: deque[Event] = deque()
+        #: Users' requests beyond this are refused; the pool's own events are always taken, since
+        #: each answers a command of ours.
         self._inbox_limit = inbox_limit
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()

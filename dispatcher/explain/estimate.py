@@ -61,24 +61,25 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What an estimate is made from; times are in seconds.
-
-    `elapsed_s` is how long the instance that a container has a place on has been booting, None
-    where it has none; `due_in_s` when its restart is due, `held_for_s` for how long holds keep all
-    types that would do from being created. `may_free_up` says that some instance that would do is
-    only full, `is_kept` that what room there is on one is kept for others. `boots` is None where
-    none was measured. `cannot_start` says in a sentence who has to go first and never can, "" for
-    nobody; `none_could_leave` that the cloud refuses all types though no instance of them is there.
-    """
+    """What an estimate is made from; times are in seconds."""
 
     reason: WaitReason | None
+    #: None where no boot was measured.
     boots: Spread | None
+    #: How long the instance that the container has a place on has been booting, None where it has
+    #: none.
     elapsed_s: float | None = None
+    #: When its restart is due.
     due_in_s: float | None = None
+    #: For how long holds keep all types that would do from being created.
     held_for_s: float | None = None
+    #: Whether some instance that would do is only full.
     may_free_up: bool = False
+    #: Whether what room there is on one is kept for others.
     is_kept: bool = False
+    #: Who has to go first and never can, in a sentence, "" for nobody.
     cannot_start: str = ""
+    #: Whether the cloud refuses all types though no instance of them is there.
     none_could_leave: bool = False
 
 

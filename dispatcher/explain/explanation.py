@@ -30,31 +30,29 @@ from longshore.pool.model import Worker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The place that a container has on what is not ready yet.
+    """The place that a container has on what is not ready yet."""
 
-    `instance_id` is "" while the cloud has named none; `since` is when it appeared or was asked
-    for, in seconds since the epoch. `last_error` is what went wrong there last, "" for nothing.
-    """
-
+    #: "" while the cloud has named none.
     instance_id: str
     type_name: str
+    #: When it appeared or was asked for, in seconds since the epoch.
     since: float
+    #: What went wrong there last, "" for nothing.
     last_error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitStatus:
-    """Why a container waits, in short, with its position of all that wait; empty if it does not.
-
-    `position` counts from 1, 0 for what has none. `doubt` says in a sentence what nobody knows of
-    one that should run; `kill_at` is when KILL comes to one that was told to end, in seconds since
-    the epoch, None for no such time.
-    """
+    """Why a container waits, in short; empty if it does not."""
 
     reason: WaitReason | None = None
+    #: Its position of all that wait, from 1; 0 for what has none.
     position: int = 0
     of: int = 0
+    #: What nobody knows of one that should run, in a sentence.
     doubt: str = ""
+    #: When KILL comes to one that was told to end, in seconds since the epoch, None for no such
+    #: time.
     kill_at: float | None = None
 
     @property

@@ -34,27 +34,26 @@ _NOTE_DECODER = msgspec.json.Decoder(Note)
 
 @dataclass(slots=True, eq=False)
 class LogFile:
-    """One stream; `users` belongs to the store's lock, everything else to its own.
-
-    `kept` is how far its text reaches, which begins at `base` of its file, `end` how far the stream
-    does: by `skipped` further, the bytes of its gaps less the sentences that stand for them, and
-    further still once it is truncated. One that was just opened counts as `unsynced`: who wrote it
-    last is not known.
-    """
+    """One stream of a log. `users` belongs to the store's lock, everything else to its own."""
 
     path: Path
     container_id: str
     lock: threading.Lock = field(default_factory=threading.Lock)
     users: int = 0
     descriptor: int = -1
+    #: Where its text begins in the file.
     base: int = 0
+    #: How far its text reaches.
     kept: int = 0
+    #: How far the stream does: by `skipped` further, and further still once it is truncated.
     end: int = 0
+    #: The bytes of its gaps, less the sentences that stand for them.
     skipped: int = 0
     noted_end: int = 0
     truncated_at: int | None = None
     sealed: bool = False
     notes: int = 0
+    #: Also True of one that was just opened: who wrote it last is not known.
     unsynced: bool = True
 
     @property

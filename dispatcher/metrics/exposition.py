@@ -30,12 +30,7 @@ from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 
 
 class Metrics:
-    """The exposition of one engine; call on the thread that runs the engine.
-
-    `heard_at` is when a worker's session was last heard, which the engine is not told of; 0.0 for
-    never; `leftovers` is what stays of instances that are gone. `launches` counts what came of the
-    times of periodic jobs' schedules, for who launches.
-    """
+    """The exposition of one engine; call on the thread that runs the engine."""
 
     def __init__(
         self,
@@ -45,8 +40,11 @@ class Metrics:
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
     ) -> None:
         self._view = view
+        #: When a worker's session was last heard, which the engine is not told of; 0.0 for never.
         self._heard_at = heard_at
+        #: What stays of instances that are gone.
         self._leftovers = leftovers
+        #: What came of the times of periodic jobs' schedules, for who launches.
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
         self._problems: Sequence[Problem] = ()

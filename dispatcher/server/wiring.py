@@ -92,12 +92,7 @@ class _AttemptLogs:
 
 
 class Server:
-    """One dispatcher with its HTTP API; `start` and `stop` on one event loop.
-
-    `url` is where it serves; `hanging` says after `stop` that a driver call has not ended, so that
-    its thread would keep the process from ending, `unwritten` that the store could not write all,
-    `store_replaced` that its files must not be closed (see `Store.replaced`).
-    """
+    """One dispatcher with its HTTP API; `start` and `stop` on one event loop."""
 
     def __init__(self, config: Config, *, accept_new_store: bool = False) -> None:
         """`accept_new_store` is for `Store.open`."""
@@ -108,9 +103,14 @@ class Server:
         self._engine_task: asyncio.Task[None] | None = None
         self._periodic_task: asyncio.Task[None] | None = None
         self._health_task: asyncio.Task[None] | None = None
+        #: Where it serves.
         self.url = ""
+        #: After `stop`, whether a driver call has not ended, so that its thread would keep the
+        #: process from ending.
         self.hanging = False
+        #: After `stop`, whether the store could not write all.
         self.unwritten = False
+        #: After `stop`, whether its files must not be closed (see `Store.replaced`).
         self.store_replaced = False
 
     async def start(self) -> None:

@@ -20,31 +20,31 @@ class PlannedCreate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """What would be done on one instance: `action` in a word or two, `detail` as a sentence.
+    """What would be done on one instance."""
 
-    `instance_id` is "" for one that is to be created, and for what gets no place.
-    """
-
+    #: "" for one that is to be created, and for what gets no place.
     instance_id: str
+    #: In a word or two.
     action: str
+    #: As a sentence.
     detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What the pass that follows its submission would do for a job; nothing of it is done.
-
-    All instances together cost between `least_usd_per_hour` and `most_usd_per_hour` more an hour,
-    less than nothing for fewer. `waiting` says why what has no place waits. Of many steps only the
-    first are in `steps`, and `steps_left_out` says how many more there are. `of_run` says that it
-    is a periodic or parameterized job, of which one run is planned as if it were launched now.
-    """
+    """What the pass that follows its submission would do for a job; nothing of it is done."""
 
     counts: Counts
     creates: tuple[PlannedCreate, ...]
+    #: How much more all instances together cost an hour, between these two; less than nothing for
+    #: fewer.
     least_usd_per_hour: Decimal
     most_usd_per_hour: Decimal
+    #: Why what has no place waits.
     waiting: tuple[WaitReason, ...]
+    #: Of many only the first, and how many more there are.
     steps: tuple[PlannedStep, ...]
     steps_left_out: int
+    #: Whether it is a periodic or parameterized job, of which one run is planned as if it were
+    #: launched now.
     of_run: bool = False

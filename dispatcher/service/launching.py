@@ -66,11 +66,7 @@ class ServiceRuns:
 
 
 class PeriodicJobs:
-    """Launches what is due; used on the loop's thread.
-
-    `wall` is the wall clock, which schedules follow, `now` the steady one, which gives jobs their
-    `created_at`. `results` counts what came of the times of schedules.
-    """
+    """Launches what is due; used on the loop's thread."""
 
     def __init__(
         self,
@@ -83,8 +79,11 @@ class PeriodicJobs:
     ) -> None:
         self._jobs = jobs
         self._runs = runs
+        #: The wall clock, which schedules follow.
         self._wall = wall
+        #: The steady clock, which gives jobs their `created_at`.
         self._now = now
+        #: Counts what came of the times of schedules.
         self._results = results
         self._agenda = Agenda(jobs)
         self._wake = asyncio.Event()

@@ -81,17 +81,17 @@ class DueLaunch:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    """A periodic job: nothing is to be done any more for times up to `settled`.
-
-    `made_for` is the time of the last run that was made here, `failed_for` the one for which none
-    could be made yet in `tries`, and `told` are the causes of that which were told since.
-    """
+    """A periodic job."""
 
     schedule: Schedule
+    #: Nothing is to be done any more for times up to this.
     settled: float
+    #: The time of the last run that was made here.
     made_for: float | None = None
+    #: The time for which no run could be made yet, in `tries`.
     failed_for: float | None = None
     tries: int = 0
+    #: The causes of that which were told since.
     told: set[str] = field(default_factory=set)
 
 

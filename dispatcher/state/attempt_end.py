@@ -1,15 +1,14 @@
 """What the end of an attempt means: its outcome, why, when, and what it cost; pure.
 
 The pool says that an attempt is over (`AttemptEnd`). `close` makes of that what is on record, from
-the container as it was, and it is stored before anybody decides what follows. Then whoever
-schedules the container says what becomes of it, and of others, as a list of `Decision`s: from the
-record of an end that is settled, and without a hand in it. These are carried out in the same event,
-so that one commit has them all.
+the container as it was, and it is stored before anybody decides what follows. Then the scheduler of
+the container says what becomes of it, and of others, as a list of `Decision`s, which follow from
+the record alone. They are carried out in the same event, so that one commit has them all.
 
-What was to be the outcome of an attempt that was told to end counts before its exit, since that is
-then our doing; and our own word before the cloud's. An exit tells how long it ran, as far as that
-can be true. Doubt: of what left no exit nobody knows whether it ran; where it was placed and never
-seen, it is taken for never started, but not where its instance is gone.
+If an attempt was told to end, the outcome that was intended counts, whatever its exit says: the end
+was our doing. What we did counts before what the cloud did. An exit tells how long it ran, as far
+as that can be true. Doubt: without an exit nobody knows whether it ran. If it was placed and never
+seen, it is taken for never started, unless its instance is gone.
 """
 
 from __future__ import annotations

@@ -119,15 +119,7 @@ _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0,
 
 
 class ContainerTable:
-    """All unfinished containers by id, the queue of those that wait, and the changes to journal.
-
-    `waiting_since` has, for each container that could run and is not known to, since when;
-    `gates` are those that wait outside the queue, for a time or for somebody; `spend` is what
-    the open attempts cost those who have a limit of it. `jobs` counts the containers of jobs;
-    `finished` are those of which nobody has heard yet that they have ended. `time_limits` says when
-    which running attempt has run for long enough. `residents` is how many of the open attempts are
-    of per-instance jobs.
-    """
+    """All unfinished containers by id, the queue of those that wait, and the changes to journal."""
 
     def __init__(
         self,
@@ -140,20 +132,27 @@ class ContainerTable:
         self.open_attempts: dict[str, str] = {}
         self.supervisors_placed = 0
         self.queue = queue
+        #: Those that wait outside the queue, for a time or for somebody.
         self.gates = SchedulingGates()
+        #: Counts the containers of jobs.
         self.jobs = JobRegistry()
+        #: Those of which nobody has heard yet that they have ended.
         self.finished: list[Container] = []
+        #: When which running attempt has run for long enough.
         self.time_limits = Deadlines()
+        #: How many of the open attempts are of per-instance jobs.
         self.residents = 0
         self.changes: list[Change] = []
         self.unreleased = AwaitingLogs(self.changes)
         self.published: list[Publication] = []
         self.memory = QueuedMemory()
+        #: For each container that could run and is not known to, since when.
         self.waiting_since: dict[str, float] = {}
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
         self._types = types
         self._settings = settings
+        #: What the open attempts cost those who have a limit of it.
         self.spend = AttemptSpend(SpendLimits(settings), types, settings.placement)
 
     def admit(self, container: Container) -> None:
@@ -194,7 +193,7 @@ class ContainerTable:
         self.published.append(what)
 
     def begin(self, now: float) -> None:
-        """Let nobody wait since the future: the clock may have been set back since."""
+        """Limit times to now: if the clock was set back, nobody has waited since the future."""
         for container_id, since in self.waiting_since.items():
             self.waiting_since[container_id] = min(since, now)
         for container_id in self.gates.timed():
@@ -206,7 +205,9 @@ class ContainerTable:
             self.time_limits.hasten(attempt_id, now + limit_s)
 
     def release_due(self, now: float) -> bool:
-        """Let those wait for a place whose restart is due; return whether there were any."""
+        """Queue the containers whose restart is due, unless a gate holds them; return whether any
+        was.
+        """
         released = self.gates.release_due(now)
         for container_id, due in released:
             self.wait(self.containers[container_id], due)

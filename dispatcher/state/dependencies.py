@@ -1,6 +1,28 @@
 """What a container waits for beside room: others' ends, its turn in an array, its job's release.
 
-It goes to the queue when nothing of that is left. Who never can start is cancelled.
+What is waited for is a *node*: a container, an element of an array, a task or a job. `Dependencies`
+is the graph: for each waiting container the nodes that it still needs, and back. `Workflow` keeps
+each container that waits for such a thing out of the queue, by a gate: `AFTER` for nodes,
+`MAX_RUNNING` for a turn among the elements of its array, `JOB_HELD` for its job, and `OWN_PLACER`
+if a scheduler of its own places it.
+
+How an end is passed on, in `settle`, once for each event of the engine:
+
+1. The container table lists the containers that have `finished`. First all of them stop waiting, so
+   that one that ended together with what it waited for is not cancelled for that.
+2. Each ends its nodes: itself, its element, and its task or its job if it was the last of it and
+   these end by themselves. Its turn in the array goes to the next element, as does that of an
+   element whose priority became 0 before it ran.
+3. A node that ends lets go whoever waited for nothing else: the gate is lifted, and the container
+   is queued, or waits for its turn. Who needed the node to succeed, and it did not, is cancelled:
+   that is an end like others, and steps 1 to 3 go on until there are no more. So a chain of any
+   length ends in one event.
+4. Jobs that changed are journalled. One that does not end by itself (`Job.ends_by_itself`), and has
+   ended, ends its nodes now, and all begins anew.
+
+What has ended is forgotten, so that the graph is as large as what waits. Whoever submits looks up
+in the store which nodes have ended; what ends between that and the admission is remembered
+meanwhile (`watch_completions`). A node that is known to nobody did not succeed, and never will.
 """
 
 from __future__ import annotations
@@ -21,17 +43,14 @@ from longshore.dispatcher.domain.messages import PublishContainer, PublishJob, S
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.scheduling_gates import Gate
 
-# ---- who waits for whose end: a graph of names, in which what has ended is forgotten -------------
-#
-# A node is whatever can be waited for: a container, one element of an array, one task of a job, a
-# job (`domain.jobs`). What a container waits for costs memory only until it has ended.
+# ---- the graph of who waits for which nodes ------------------------------------------------------
 
 Needs = tuple[tuple[str, DependencyOn], ...]
 """The nodes that are waited for, each with the end that counts."""
 
 
 class Dependencies:
-    """The containers that wait for others, with what they still wait for."""
+    """The graph of who waits for which nodes; what has ended is not in it."""
 
     def __init__(self) -> None:
         self._needs: dict[str, dict[str, DependencyOn]] = {}
@@ -51,9 +70,9 @@ class Dependencies:
         return tuple(self._needs.get(container_id, {}).items())
 
     def ended(self, node: str, *, succeeded: bool) -> tuple[list[str], list[str]]:
-        """Note the end of a node; return who waits for nothing more, and who never can start.
+        """Note the end of a node; return who waits for nothing more, and who can never start now.
 
-        Both in the order in which they came to wait; the latter are forgotten.
+        Both are in the order in which they came to wait, and are no longer in the graph.
         """
         released: list[str] = []
         doomed: list[str] = []
@@ -103,14 +122,14 @@ def failed_among(
 
 @dataclass(slots=True, kw_only=True)
 class _Watched:
-    """What somebody is about to wait for: what of it has ended since."""
+    """The nodes of a container or job that ended while somebody prepares to wait for them."""
 
     watchers: int = 0
     ended: dict[str, bool] = field(default_factory=dict)
 
 
 class Workflow:
-    """Admits containers into the table, and lets them on when what is before them has ended."""
+    """Admits containers, keeps those out of the queue that must wait, and passes ends on."""
 
     def __init__(self, table: ContainerTable) -> None:
         self._table = table
@@ -186,14 +205,17 @@ class Workflow:
     def watch_completions(self, roots: Iterable[str]) -> None:
         """Remember the ends of containers and jobs from now on, until `unwatch_completions`.
 
-        Who looks up what has ended already, and afterwards submits who waits for it, would else
-        miss what ends in between.
+        For whoever looks up in the store what has ended, and then submits what waits for the rest:
+        what ends in between would be missed.
         """
         for root in roots:
             self._watched.setdefault(root, _Watched()).watchers += 1
 
     def unwatch_completions(self, roots: Iterable[str]) -> None:
-        """Forget what was remembered for one who watched the same; nothing is no error."""
+        """End what `watch_completions` began with the same roots; others may still watch them.
+
+        Roots that nobody watches are no error.
+        """
         for root in roots:
             watched = self._watched.get(root)
             if watched is None:
@@ -205,7 +227,7 @@ class Workflow:
     # ---- going on ------------------------------------------------------------------------------
 
     def settle(self, now: float) -> bool:
-        """Do what follows of containers' ends; return whether anybody came to wait for room."""
+        """Pass the ends of containers on (see the top); return whether anybody was queued."""
         released = self._go_on(now)
         while concluded := self._turn(now):
             for job in concluded:
@@ -216,7 +238,10 @@ class Workflow:
         return released
 
     def _turn(self, now: float) -> list[Job]:
-        """Tell of jobs that changed; return those that ended, and not with their containers."""
+        """Journal and publish the jobs that changed.
+
+        Returns those that have ended, but not by the end of their last container.
+        """
         told = self._jobs.turn(now)
         for job in told:
             self._table.changes.append(SaveJob(job=job))
@@ -225,7 +250,9 @@ class Workflow:
         return [job for job in told if job.state.final and not job.ends_by_itself]
 
     def _go_on(self, now: float) -> bool:
-        """Do what follows of each container's end; return whether anybody came to wait for room."""
+        """Pass on the ends of containers until there are no more; return whether anybody was
+        queued.
+        """
         released = False
         table = self._table
         idle = self._jobs.take_idle()
@@ -274,14 +301,18 @@ class Workflow:
         return self._wait(self._table.containers[container_id], now)
 
     def line_up(self, container: Container) -> None:
-        """Let an element wait for its turn, by its index, that gave its own up or never had one."""
+        """Let an element that does not run wait for a turn in its array, if it does not wait
+        already.
+        """
         gates = self._table.gates
         is_in_line = bool(gates.blocks(container.id) & (Gate.AFTER | Gate.MAX_RUNNING))
         if not is_in_line and not self._jobs.enter(container):
             gates.block(container.id, Gate.MAX_RUNNING)
 
     def _wait(self, container: Container, now: float) -> bool:
-        """Let a container wait for room if nothing else holds it; tell of it either way."""
+        """Queue a container unless another gate holds it, and publish it; return whether it is
+        queued.
+        """
         self._table.wait(container, now)
         self._table.published.append(PublishContainer(container=container, released=True))
         return container.id in self._table.queue
@@ -366,7 +397,7 @@ def _after(needs: Needs) -> WaitReason:
     return WaitReason(code="after", message=f"it waits for {node} to {what}{more}", behind=node)
 
 
-# ---- who comes first of those that wait for each other's ends, for whoever asks about the last ---
+# ---- the head of a dependency chain, for `longshore explain` -------------------------------------
 
 MOST_LINKS = 10_000
 MOST_CONTAINERS = 20_000
@@ -375,14 +406,13 @@ MOST_CONTAINERS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The `first` that waits for no other's end, and how many are `before` who was asked about.
+    """Who is at the head of a chain of dependencies."""
 
-    `first` is a container, or a node of which no container is known; where the way to it is too
-    long, who was reached, and `is_whole` is False.
-    """
-
+    #: A container that waits for no other's end, or a node of which no container is known.
     first: str
+    #: How many are before the one who was asked about.
     before: int
+    #: False where the way was too long to follow: `first` is who was reached.
     is_whole: bool = True
 
 
@@ -403,7 +433,7 @@ def blocking_chain(container_id: str, *, table: ContainerTable, workflow: Workfl
 
 
 class _Walk:
-    """Finds who has to end for a node to end; each job on the way is looked through once."""
+    """Finds a container that has to end for a node to end; each job is looked through once."""
 
     def __init__(self, table: ContainerTable) -> None:
         self._table = table
@@ -411,7 +441,11 @@ class _Walk:
         self._left = MOST_CONTAINERS
 
     def container_of(self, node: str) -> str | None:
-        """Return the first unfinished container of a node that waits for no other, or its first."""
+        """Return an unfinished container of a node: the first that waits for no node, else the
+        first.
+
+        None if no container is known, or too many were looked through.
+        """
         root = node.partition("/")[0]
         if root in self._table.containers:
             return root

@@ -136,10 +136,12 @@ class HistoryEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wait:
-    """From `at` on a class waits for `reason`, of a `kind`; None for not at all."""
+    """Why a class waits from a moment on."""
 
     at: float
+    #: None where it does not wait.
     reason: WaitReason | None
+    #: The kind of the reason: while it stays, nothing new is kept.
     kind: tuple[str, ...] | None = None
 
 

@@ -40,20 +40,19 @@ CANCELLED = JobResult(
 
 @dataclass(slots=True, kw_only=True)
 class _Live:
-    """A job that has not ended.
-
-    `numbers` tells the place of each task by its name; `containers` are the ids of those that have
-    not ended, as they came; `exit_code` is the highest of failed ones by now. `conclusion` is None
-    while a job that does not end by itself is to go on.
-    """
+    """A job that has not ended."""
 
     job: Job
     tallies: list[Tally]
     total: Tally
+    #: The place of each task, by its name.
     numbers: dict[str, int]
     windows: dict[str, _Window]
+    #: The ids of those that have not ended, as they came.
     containers: dict[str, None] = field(default_factory=dict)
+    #: The highest of failed containers by now.
     exit_code: int | None = None
+    #: None while a job that does not end by itself is to go on.
     conclusion: JobResult | None = None
 
 
@@ -218,9 +217,11 @@ class JobRegistry:
             live.conclusion = CANCELLED
 
     def conclude(self, job_id: str, conclusion: JobResult) -> None:
-        """Let a job end that does not by itself, once all of its containers have; unknown is none.
+        """Say how a job ends that does not end by itself, once all of its containers have; unknown
+        is none.
 
-        The first word counts. Its reason is kept at once, for whoever looks, and a restart.
+        The first call counts. Its reason is journalled at once, so that it can be seen and survives
+        a restart.
         """
         live = self._live.get(job_id)
         if live is not None and live.conclusion is None:
@@ -244,7 +245,7 @@ class JobRegistry:
         self._replace(job_id, "launched", launched_for=launched_for)
 
     def take_deed(self, job_id: str) -> str:
-        """Return in a few words what was done to a job last, "" once that was asked for."""
+        """Return and clear, in a few words, what was done to a job last; "" for nothing."""
         return self._deeds.pop(job_id, "")
 
     def _replace(self, job_id: str, deed: str, **changed: object) -> None:
@@ -257,7 +258,8 @@ class JobRegistry:
             self._deeds[job_id] = deed
 
     def turn(self, now: float) -> list[Job]:
-        """Return the jobs of which something changed that is journalled or told, as they are now.
+        """Return and clear the jobs that changed in a way that is journalled or published, as they
+        are now.
 
         Those that have ended are forgotten.
         """
@@ -285,9 +287,10 @@ class JobRegistry:
     # ---- how many of an array at once ---------------------------------------------------------
 
     def enter(self, container: Container) -> bool:
-        """Let an element be under way if its array's limit allows, else wait for its turn.
+        """Give a container a `max_running` slot of its array if one is free, else let it wait for
+        one.
 
-        Returns whether it may; what has no such limit always may, and what is under way.
+        Returns whether it has one. Without such a limit, or with a slot already, it always does.
         """
         window = self._window(container)
         if window is None or container.id in window.under_way:
@@ -299,13 +302,13 @@ class JobRegistry:
         return False
 
     def force(self, container: Container) -> None:
-        """Count an element as under way that is, whatever its array's limit says."""
+        """Give a container that runs a `max_running` slot, whatever the limit says."""
         window = self._window(container)
         if window is not None:
             window.under_way.add(container.id)
 
     def leave(self, container: Container) -> str | None:
-        """Let an element be under way no more; return who is to be instead, None for nobody."""
+        """Take a container's `max_running` slot; return who gets it, None for nobody."""
         window = self._window(container)
         if window is None or container.id not in window.under_way:
             return None
@@ -319,13 +322,19 @@ class JobRegistry:
         return None
 
     def hold_back(self, container: Container) -> None:
-        """Note that an element which does not run has the priority 0: a turn is of no use to it."""
+        """Note that a container which does not run has the priority 0: its `max_running` slot is of
+        no use.
+        """
         window = self._window(container)
         if window is not None and container.id in window.under_way:
             self._idle[container.id] = None
 
     def take_idle(self) -> list[str]:
-        """Return who was held back and has a turn since this was asked last, as they came."""
+        """Return and clear the containers whose priority dropped to 0 while they held a
+        `max_running` slot.
+
+        The oldest comes first.
+        """
         idle = list(self._idle)
         self._idle.clear()
         return idle

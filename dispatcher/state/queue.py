@@ -137,21 +137,20 @@ _EVICTED_FIRST = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassKey:
-    """What makes containers equal to the planner.
-
-    `unnamed` are the dimensions of `resources` for which an instance type may have defaults of its
-    own, () where none has any; `account` is whose limits of spending count, () where there are none
-    but the cluster's, so that such limits alone make classes of one kind many. Of those that are
-    `lasting` the cloud took so many instances back that others are to be had for them. On the
-    `avoided` instances, sorted, they were lost or could not run: others are tried first.
-    """
+    """What makes containers equal to the planner."""
 
     resources: Resources
     constraints: Constraints
+    #: The dimensions of `resources` for which an instance type may have defaults of its own, ()
+    #: where none has any.
     unnamed: tuple[str, ...] = ()
     supervisor: bool = False
+    #: Whose limits of spending count, () where there are none but the cluster's, so that such
+    #: limits alone make classes of one kind many.
     account: SpendSubjects = ()
+    #: Whether the cloud took so many instances back that others are to be had for them.
     lasting: bool = False
+    #: The instances, sorted, where they were lost or could not run: others are tried first.
     avoided: tuple[str, ...] = ()
     _hash: int = field(init=False, repr=False, compare=False)
 
@@ -179,20 +178,19 @@ class Versions:
 
 
 class RequestClass:
-    """The waiting containers of one class; the first is the next to get a place.
-
-    `fitting` are the types that can run them, cheapest first, `types` those of them that the price
-    rule allows now. `version` is another after every change of who waits here, or in which order,
-    and never the same for two classes.
-    """
+    """The waiting containers of one class; the first is the next to get a place."""
 
     def __init__(
         self, key: ClassKey, fitting: tuple[InstanceType, ...], versions: Versions
     ) -> None:
         """Make a class of nobody yet, for which all types that fit are allowed."""
         self.key = key
+        #: The types that can run them, cheapest first.
         self.fitting = fitting
+        #: Those of them that the price rule allows now.
         self.types: tuple[InstanceType, ...] = ()
+        #: Another one after every change of who waits here, or in which order, and never the same
+        #: for two classes.
         self.version = versions.next()
         self._versions = versions
         self._needs: dict[str, Resources] = {}
@@ -204,7 +202,7 @@ class RequestClass:
         return len(self._orders)
 
     def allow(self, types: tuple[InstanceType, ...]) -> bool:
-        """Let its containers run on some of the types that fit; return whether others did before.
+        """Set which of the types that fit its containers may use; return whether that is a change.
 
         What they ask for on a type stays the same.
         """
@@ -357,10 +355,11 @@ class Queue:
         )
 
     def _avoided(self, container: Container) -> tuple[str, ...]:
-        """Return what sets a container apart: where it was lost, unless too many are apart.
+        """Return the instances that set a container's class apart: where it was lost.
 
-        Where a registry is away or a fleet dies, thousands are lost in as many places. None of the
-        others is better then, and a pass would go through as many classes.
+        Nothing, if too many classes are apart already: when a registry is down or many instances
+        die, thousands of containers are lost in as many places. No other instance is better then,
+        and each pass would go through all these classes.
         """
         if (known := self._key_of.get(container.id)) is not None:
             return known.avoided  # of who waits it stays: it is lost nowhere meanwhile
@@ -410,8 +409,9 @@ class Queue:
         return sum(request_class.before(order) for request_class in classes if request_class)
 
     def classes_with(self, keys: AbstractSet[ClassKey]) -> int:
-        """Return how many classes there would be if containers of these waited too.
+        """Return how many classes there would be if these containers waited too.
 
-        Those that differ by where they were lost alone count once: users have no say in that.
+        Classes that differ only by where containers were lost count once: users cannot influence
+        that.
         """
         return len(self._kinds) + len({_kind_of(key) for key in keys} - self._kinds.keys())

@@ -211,8 +211,8 @@ def restart_reason(container: Container, due: float) -> WaitReason:
 def is_lasting(container: Container, settings: SchedulerSettings) -> bool:
     """Return whether a container is to have an instance that the cloud does not take back.
 
-    The cloud took back what it ran on too often. One that must run on such instances goes on there,
-    later each time.
+    That is once the cloud took back what it ran on too often. If it demands instances that may be
+    taken back it stays on these, and is tried again later each time.
     """
     if not container.attempts or container.spec.constraints.preemptible is not Preemptible.ALLOWED:
         return False
@@ -308,8 +308,9 @@ def runs_again_if_lost(container: Container) -> bool:
 def may_try_again(container: Container, settings: SchedulerSettings) -> bool:
     """Return whether a container whose latest attempt was lost goes back to the queue.
 
-    What overloaded instances refuse has a limit of its own: no instance of it is lost. So has what
-    a single instance loses that is there: one on which nothing runs must not use up all tries.
+    Two kinds of loss have limits of their own: what overloaded instances refuse, since no instance
+    is lost by it; and what is lost on one and the same instance while that is there, so that an
+    instance on which nothing runs does not use up all tries.
     """
     tries = _tries(container)
     if _is_overload(container.attempts[-1]):

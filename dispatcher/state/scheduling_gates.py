@@ -76,16 +76,16 @@ class Deadlines:
 
 
 class Gate(Flag):
-    """What keeps a container from the queue until somebody says that it is over.
-
-    Others have to end first; as many of its array as may be are under way; its job is held; its job
-    is of a type that has a scheduler of its own, for as long as it lives.
-    """
+    """What keeps a container from the queue until somebody lifts it."""
 
     NONE = 0
+    #: Others have to end first.
     AFTER = auto()
+    #: As many of its array are under way as may be.
     MAX_RUNNING = auto()
+    #: Its job is held.
     JOB_HELD = auto()
+    #: Its job has a scheduler of its own, for as long as it lives.
     OWN_PLACER = auto()
 
 

@@ -69,12 +69,7 @@ class _Call:
 
 
 class Writer:
-    """Commits changes in groups; every method may be called from any thread.
-
-    `on_overload` is called on the writer's thread with a sentence, after a group that shows that
-    the store cannot keep up with what runs; None for nobody. `commit_s` has how long each committed
-    group took, by the try that succeeded: while none does, `problem` says so.
-    """
+    """Commits changes in groups; every method may be called from any thread."""
 
     def __init__(
         self,
@@ -102,8 +97,12 @@ class Writer:
         self._changed = threading.Condition()
         self._give_up_at: float | None = None
         self._connection: Connection | None = None
+        #: Why no group can be committed, "" when it can.
         self._problem = ""
+        #: How long each committed group took, by the try that succeeded.
         self.commit_s = Histogram(COMMIT_BOUNDS_S)
+        #: Called on the writer's thread with a sentence, after a group that shows that the store
+        #: cannot keep up with what runs; None for nobody.
         self.on_overload: Callable[[str], None] | None = None
         self._told_at = -math.inf
         self._broken = False

@@ -61,15 +61,14 @@ class Meaning(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiFault:
-    """The meaning of an error code; `scope` is that of a shortage or a limit.
-
-    `elsewhere` says that another subnet or zone may do what this one refused. `remedy` is "" where
-    the meaning says it all.
-    """
+    """The meaning of an error code."""
 
     meaning: Meaning
+    #: That of a shortage or a limit.
     scope: ErrorScope = ErrorScope.TYPE
+    #: Whether another subnet or zone may do what this one refused.
     elsewhere: bool = False
+    #: "" where the meaning says it all.
     remedy: str = ""
 
 

@@ -58,14 +58,13 @@ class Zones:
 
 
 class PriceList:
-    """The on-demand prices of one region, read when they are asked for and kept for a day.
-
-    `url` and `region` are those of `on_demand_prices`; `clock` tells monotonic seconds.
-    """
+    """The on-demand prices of one region, read when they are asked for and kept for a day."""
 
     def __init__(self, url: str, *, region: str, clock: Callable[[], float]) -> None:
+        #: These two are as `on_demand_prices` takes them.
         self._url = url
         self._region = region
+        #: Tells monotonic seconds.
         self._clock = clock
         self._lock = threading.Lock()
         self._prices: Mapping[str, Decimal] = {}

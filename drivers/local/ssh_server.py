@@ -84,11 +84,8 @@ def public_key_text(key: paramiko.PKey) -> str:
 class SshServer:
     """A server that is bound to its port at once, and refuses connections until `start`.
 
-    `port` 0 takes any free one. Only the holder of `authorized_key` ("TYPE BASE64") may log in,
-    under any name. Commands run by `/bin/sh -c` in `directory` with exactly `environment`, which
-    is read at each start of a command. A connection on which nobody has logged in is closed after
-    `login_timeout_s`, or as soon as one beyond `max_connections` wants its place, the oldest first;
-    when all have logged in, the new one is closed.
+    Whoever holds the authorized key may log in, under any name; commands are run by `/bin/sh -c`.
+    `port` 0 takes any free one.
     """
 
     def __init__(
@@ -105,10 +102,16 @@ class SshServer:
     ) -> None:
         self.host_key = public_key_text(host_key)
         self._key = host_key
+        #: The one key that may log in ("TYPE BASE64").
         self._authorized_key = " ".join(authorized_key.split()[:2])
+        #: All that commands find in their environment; read at each start of one.
         self._environment = environment
+        #: Where commands run.
         self._directory = directory
+        #: One beyond this takes the place of the oldest on which nobody has logged in; when all
+        #: have logged in, the new one is closed.
         self._max_connections = max_connections
+        #: A connection on which nobody has logged in for this long is closed.
         self._login_timeout_s = login_timeout_s
         self._lock = threading.Lock()
         self._closing = False

@@ -50,30 +50,26 @@ class Happening(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What the dice have in store for an instance; times are seconds after its creation.
+    """What the dice have in store for an instance; times are seconds after its creation."""
 
-    `boots_after_s` and `ends_after_s` are None for never; `notice_s` is how long before its end it
-    is told of it (0: not at all). Without a runner nothing that is deployed works there. One that
-    `breaks` says so of itself from `breaks_after_s` on.
-    """
-
+    #: None for never.
     boots_after_s: float | None
+    #: None for never.
     ends_after_s: float | None
+    #: How long before its end it is told of it (0: not at all).
     notice_s: float
     listed_after_s: float
     tagged_after_s: float
+    #: Without one nothing that is deployed works there.
     has_runner: bool
+    #: Whether it says so of itself, from `breaks_after_s` on.
     breaks: bool
     breaks_after_s: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Machine:
-    """The cloud's record of one instance.
-
-    It is `ended` once it no longer runs, and is billed until then; listings may show it for a
-    while. Until `tags_shown_from` they tell its `shown_tags` in place of its `tags`.
-    """
+    """The cloud's record of one instance."""
 
     id: str
     token: str
@@ -81,10 +77,12 @@ class Machine:
     created_at: float
     fate: Fate
     tags: dict[str, str]
+    #: What listings tell in place of its `tags` until `tags_shown_from`.
     shown_tags: dict[str, str]
     tags_shown_from: float
     booted: bool = False
     ending: bool = False
+    #: Whether it no longer runs; it is billed until then, and listings may show it for a while yet.
     ended: bool = False
     ended_at: float = 0.0
 
@@ -108,16 +106,15 @@ class Creation:
 
 @dataclass(slots=True, kw_only=True)
 class CloudLimits:
-    """What the account and the cloud allow now; whoever runs the cloud may change it at any time.
+    """What the account and the cloud allow now; whoever runs the cloud may change it any time."""
 
-    `quota` counts all instances (0: no limit), `group_quotas` those of one quota group and market
-    ("GROUP" or "GROUP/spot"), `capacity` those of one provider type. `shortages` names provider
-    types of which none is to be had, with how far the shortage is told to reach.
-    """
-
+    #: Counts all instances (0: no limit).
     quota: int = 0
+    #: Count those of one quota group and market ("GROUP" or "GROUP/spot").
     group_quotas: dict[str, int] = field(default_factory=dict)
+    #: Counts those of one provider type.
     capacity: dict[str, int] = field(default_factory=dict)
+    #: The provider types of which none is to be had, with how far the shortage is told to reach.
     shortages: dict[str, ErrorScope] = field(default_factory=dict)
 
 

@@ -58,14 +58,7 @@ class StartResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """What all links of a dispatcher share.
-
-    `handshakes` caps the key exchanges in flight; `clock` gives the time of `last_contact`, and
-    may be called from any thread. Each timeout bounds one step, not the whole probe. An instance
-    that nobody contacts for `orphan_timeout_s` runs `power_off_command`, if that is not "".
-    `store` is the id of the dispatcher's store, "" for none that runners are told.
-    `interruption_watch` is the command that waits there for the cloud's word that it is taken back.
-    """
+    """What all links of a dispatcher share. Each timeout bounds one step, not the whole probe."""
 
     user: str
     private_key: PrivateKey
@@ -73,16 +66,21 @@ class LinkSettings:
     epoch: int
     bundle: Bundle
     engine_json: str
+    #: Caps the key exchanges in flight.
     handshakes: threading.Semaphore
+    #: Gives the time of `last_contact`; called from any thread.
     clock: Callable[[], float]
     boot_probe_command: str = "true"
     connect_timeout_s: float = 15.0
     command_timeout_s: float = 30.0
     heartbeat_interval_s: float = 5.0
     heartbeat_timeout_s: float = 20.0
+    #: An instance that nobody contacts for this long runs `power_off_command`, if there is one.
     orphan_timeout_s: float = 1800.0
     power_off_command: str = ""
+    #: The id of the dispatcher's store, "" for none that runners are told.
     store: str = ""
+    #: The command that waits on the instance for its cloud's word that it is taken back.
     interruption_watch: str = ""
 
 

@@ -64,23 +64,21 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What a session needs to know.
-
-    A request without a reply fails after `request_timeout_s`; a start without one ends the session.
-    `store` is the id of the dispatcher's store, "" for none that it says.
-    `lease` is what the hello asks for, None for none; `interruption_watch` is what waits on the
-    instance for the word that its cloud takes it back, "" for nothing.
-    """
+    """What a session needs to know."""
 
     cluster: str
     epoch: int
     runner_sha256: str
     attach_timeout_s: float
+    #: A request without a reply fails after this time; a start without one ends the session.
     request_timeout_s: float
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
+    #: What the hello asks for, None for none.
     lease: LeaseTerms | None = None
+    #: What waits on the instance for its cloud's word that it is taken back, "" for nothing.
     interruption_watch: str = ""
+    #: The id of the dispatcher's store, "" for none that it says.
     store: str = ""
 
 

@@ -58,10 +58,12 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="reply"):
-    """The answer to the request `id`; `code` and `message` say why it is not `ok`."""
+    """The answer to a request."""
 
+    #: The request's.
     id: int
     ok: bool
+    #: Why it is not `ok`: a code, and a sentence.
     code: Name = ""
     message: Words = ""
 

@@ -40,28 +40,29 @@ class EngineOptions(NamedTuple):
 
 
 class ContainerEngine(NamedTuple):
-    """The engine that was chosen; `problem` is "" or why it cannot start anything.
-
-    `prefix` is the client with its global arguments, `drop` the command that gives up privileges
-    for what runs without a container: all of the process engine's, and with `imageless` what
-    names no image. `hierarchy` is where that has its control groups, "" for nowhere, `work` the
-    directory of its working directories. With `init` containers get one of the engine's as process
-    1, with `advice` they do not, and it says why and what to do about it. An image may be fetched
-    for `pull_timeout_s`.
-    """
+    """The engine that was chosen."""
 
     name: str
+    #: The client with its global arguments.
     prefix: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    #: The command that gives up privileges for what runs without a container: all of the process
+    #: engine's and, with `imageless`, what names no image.
     drop: tuple[str, ...] = ()
     uid: int = -1
     gid: int = -1
+    #: Why it cannot start anything, "" when it can.
     problem: str = ""
     imageless: bool = False
+    #: Where what runs without a container has its control groups, "" for nowhere.
     hierarchy: str = ""
+    #: The directory of its working directories.
     work: str = ""
+    #: Whether containers get one of the engine's as process 1.
     init: bool = False
+    #: Why they do not, and what to do about it; "" where they do.
     advice: str = ""
+    #: How long an image may be fetched.
     pull_timeout_s: int = PULL_TIMEOUT_S
 
 

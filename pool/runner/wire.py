@@ -27,22 +27,23 @@ class Refusal(Exception):  # noqa: N818 - it answers a request, it is no fault o
 
 
 class StartOrder(NamedTuple):
-    """One attempt to start; `env` holds (name, value) pairs, a limit of 0 is none.
-
-    A `resident` one lives as long as its instance does: no lease waits for it. With an image,
-    `command` may be empty, for its own; `entrypoint` takes the place of the image's, () for none.
-    It has an `init` as process 1 if the engine has one.
-    """
+    """One attempt to start."""
 
     attempt_id: str
     container_id: str
     image: str
+    #: May be empty with an image, for its own.
     command: tuple[bytes, ...]
+    #: (name, value) pairs.
     env: tuple[tuple[bytes, bytes], ...]
+    #: Limits; 0 is none.
     cpu_millis: int
     memory_bytes: int
+    #: Whether it lives as long as its instance does: no lease waits for it.
     resident: bool = False
+    #: Takes the place of the image's, () for none.
     entrypoint: tuple[bytes, ...] | None = None
+    #: Whether it has an init as process 1, if the engine has one.
     init: bool = True
 
 

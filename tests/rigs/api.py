@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from longshore.dispatcher.api.render.events import RENDERING
-from longshore.dispatcher.config.model import LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -156,6 +156,7 @@ class ApiRig(MadeUpCloud):
             broker=self.broker,
             watchers=self.watchers,
             metrics=Metrics(view, heard_at=self.heard_at),
+            engine=EngineName.AUTO,
             types=tuple(self.types.values()),
             now=lambda: self.now,
             new_id=self._new_id,

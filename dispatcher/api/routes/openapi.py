@@ -52,24 +52,23 @@ _QUANTITIES: dict[type, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One route: what serves it and what is told of it.
-
-    `request` and `answer` are alternative types; an answer without any is told by `media_type`.
-    `also` are further statuses with the same answer. `streams` marks answers that go on, which HEAD
-    is not asked for.
-    """
+    """One route: what serves it and what is told of it."""
 
     method: str
     path: str
     handler: Handler
     summary: str
+    #: Alternative types.
     request: tuple[Any, ...] = ()
+    #: Alternative types; an answer without any is told by `media_type`.
     answer: tuple[Any, ...] = ()
     status: int = 200
+    #: Further statuses with the same answer.
     also: tuple[int, ...] = ()
     media_type: str = "application/json"
     parameters: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    #: Whether its answers go on; HEAD is not asked for these.
     streams: bool = False
 
 

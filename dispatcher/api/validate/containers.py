@@ -1,4 +1,7 @@
-"""What may be wrong with a thing to run, alone or as a task of a job, though its shape is right."""
+"""Semantic validation of a container request, alone or as a task of a job.
+
+The decoder has checked types and shapes before.
+"""
 
 from __future__ import annotations
 

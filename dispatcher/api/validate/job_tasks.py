@@ -48,15 +48,14 @@ _SHOWN_OF_A_CYCLE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenTask:
-    """A task as far as it could be read.
-
-    `name` is None where that is no text, `request` None where nothing could be read;
-    `array_known` says whether it is known to be an array of a certain size, or none.
-    """
+    """A task as far as it could be read."""
 
     path: str
+    #: None where that is no text.
     name: str | None
+    #: None where nothing could be read.
     request: TaskRequest | None
+    #: Whether it is known to be an array of a certain size, or none.
     array_known: bool
 
     @property

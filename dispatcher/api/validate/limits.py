@@ -9,22 +9,17 @@ from longshore.dispatcher.domain.containers import PRIORITY_DEFAULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """Every limit of the API; sizes in bytes, times in seconds.
-
-    `order_bytes` bounds one container's image, command and environment as JSON, since they travel
-    to the runner in one line of at most 1 MiB. `after_entries` bounds what one container or task
-    waits for, `after_entries_in_all` what those of one request do. `page_bytes` shortens pages of
-    large containers.
-    A connection has `head_timeout_s` for its first request's head and is closed when it is idle for
-    `keep_alive_s`, or takes nothing of what it is sent for `write_timeout_s`.
-    """
+    """Every limit of the API; sizes in bytes, times in seconds."""
 
     connections: int = 512
+    #: What a connection has for its first request's head.
     head_timeout_s: float = 10.0
+    #: A connection that is idle for this long is closed.
     keep_alive_s: float = 75.0
     request_bytes: int = 16 * 2**20
     list_items: int = 10_000
     job_tasks: int = 10_000
+    #: What one container or task may wait for, and what those of one request may in all.
     after_entries: int = 10_000
     after_entries_in_all: int = 300_000
     command_items: int = 10_000
@@ -32,9 +27,12 @@ class ApiLimits:
     argument_bytes: int = 128 * 2**10 - 1
     environment_items: int = 10_000
     environment_bytes: int = 2**20
+    #: One container's image, command and environment as JSON, since they travel to the runner in
+    #: one line of at most 1 MiB.
     order_bytes: int = 2**20 - 16 * 2**10
     labels: int = 64
     page_items: int = 1000
+    #: Shortens pages of large containers.
     page_bytes: int = 16 * 2**20
     body_timeout_s: float = 60.0
     large_body_bytes: int = 256 * 2**10
@@ -42,6 +40,7 @@ class ApiLimits:
     log_chunk_bytes: int = 256 * 2**10
     concurrent_streams: int = 500
     subscribers: int = 100
+    #: A connection that takes nothing of what it is sent for this long is closed.
     write_timeout_s: float = 60.0
     heartbeat_s: float = 15.0
     watch_interval_s: float = 0.5

@@ -1,4 +1,34 @@
-"""The pass over batch containers: who goes where, what is created, and why the rest waits."""
+"""The pass over batch containers: who goes where, what is created, and why the rest waits.
+
+The first container of each request class stands in a heap, and the first of all has its turn
+(`_Pass.step`). It gets the first of these that there is:
+
+1. a start, on a slot that is ready;
+2. what its class had claimed in earlier passes (`kept`) on slots that are coming, for as many of
+   the class as it was claimed for;
+3. a claim on other room that is coming;
+4. a demand for a new instance, if one may be created.
+
+Else it gets a wait reason. Then its class waits and others go on; or, at a limit that counts for
+everything, all from here on wait, but for what is coming for them already. What demands lack is
+created at the end (`_buy`).
+
+**What may be undone, and when.** Containers do not get their places strictly in order: a class
+takes all of its earlier claims at once, and some limits are reached only when instances are
+created. So each start and each group of claims is noted (`UndoEntry`, in `deeds`), and those for
+containers that come *after* a certain order can be undone, the latest first, also in part:
+
+- `take_back`, where a limit stops everybody behind a container, before or after buying. Claims of
+  earlier passes stay where instances are short: nobody gains anything if they are lost.
+- `_room_of_lower_ones`, where a container is at a quota or has no money for an instance and one is
+  coming for lower ones that would do: their claims on that one slot are undone, and they have their
+  turn again.
+
+To undo an entry gives the room back to the fleet and the money to the budget, and moves the class
+back to that position. Creates are never undone: they are made last. Claims of earlier passes that
+are given up (`_give_up`) are no entries; where the pass stopped, a class may take them up again
+(`take_up_again`), since what it gave them up for may have been undone.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +62,18 @@ from longshore.pool.holds import CreateBlock, CreateBlockKind
 
 @dataclass(slots=True, kw_only=True)
 class UndoEntry:
-    """A start, or claims, for `number` containers of a class from one on.
+    """A start, or claims, for containers of one class that follow each other."""
 
-    `order` is that of the first, `first` its position in the class. Claims that an earlier pass has
-    made are `kept`.
-    """
-
+    #: That of the first of them.
     order: Order
     line: ClassPlacement
     slot: Slot
+    #: How many they are.
     number: int
+    #: The position of the first in the class.
     first: int
     is_start: bool = False
+    #: Whether an earlier pass has made these claims.
     is_kept: bool = False
 
     def after(self, order: Order) -> int:
@@ -173,7 +203,7 @@ class _Pass:
         return _Step.NEXT
 
     def _give_what_is_kept(self, order: Order, line: ClassPlacement) -> _Step:
-        """Let the next containers of a class have what was claimed for it before."""
+        """Let the next containers of a class have what earlier passes claimed on one slot."""
         slot, number = line.kept.pop()
         waiting = len(line.request_class) - line.position
         usable = min([waiting, number, *self._most(line)])
@@ -582,12 +612,10 @@ class _Pass:
 
 
 def plan(view: Snapshot) -> Plan:
-    """Decide one pass: containers in order of priority, each to its best place.
+    """Decide one pass: containers in order of priority, each to its best place (see the top).
 
-    A ready worker is best; then what a class has claimed on instances that come, then other room
-    there; for what is left over `scale_up` creates. At a quota the first that finds no place, and
-    all below it that count against the same quota, wait; a class that is short of capacity, or that
-    no type serves, is skipped and others go on.
+    At a quota the first that finds no place, and all below it that count against the same quota,
+    wait; a class that is short of capacity, or that no type serves, is skipped and others go on.
 
     The fleet is filled with what the plan says: starts and claims are in it afterwards.
     """

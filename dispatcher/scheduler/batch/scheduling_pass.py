@@ -43,13 +43,13 @@ PAUSE_AFTER_FAILURE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Locks:
-    """Who of a class has a claim: its first `number`, as of a `version` of it.
+    """Who of a class has a claim."""
 
-    `ids` are those that are locked: the first of them, all but some whose instance may be refused.
-    """
-
+    #: The version of the class for which this is so.
     version: int
+    #: How many have a claim: the first ones.
     number: int
+    #: Those that are locked: the first of them, all but some whose instance may be refused.
     ids: frozenset[str]
 
     def is_of(self, version: int, number: int, locked: int) -> bool:

@@ -33,16 +33,17 @@ _MOST_STEPS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shortage:
-    """A limit that `container_id` is next in line for, and behind it the first of all `lines`.
+    """A limit that is reached, and who waits for it."""
 
-    It is one of the types named, None for one of everything; of their price an hour if `of_money`,
-    else of their number. `over` is by how much it is exceeded already.
-    """
-
+    #: Who is next in line for it.
     container_id: str
+    #: The classes whose first containers wait behind that one.
     lines: tuple[ClassPlacement, ...]
+    #: The types that it counts, None for all.
     types: frozenset[str] | None
+    #: Whether it is one of their price an hour, not of their number.
     of_money: bool
+    #: By how much it is exceeded already.
     over: Decimal
 
     def covers(self, type_: InstanceType) -> bool:
@@ -207,21 +208,23 @@ def _wanted(plan: Plan, type_: InstanceType) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _LookAhead:
-    """Where those who wait for a limit would go, in order.
-
-    `rooms` are the idle instances, and what is thought of beside them; of the former `kept` ones
-    are filled. `lacking` is what has to come free for the new ones that are needed, of at most what
-    is `left`: what is idle, not kept and not `spared`; `first` is what the first of them lacks.
-    """
+    """Where those who wait for a limit would go, in order."""
 
     view: Snapshot
     outlook: CreateLimits
     shortage: _Shortage
+    #: What has to come free for the new instances that are thought of; more than `left` at most for
+    #: the first of them.
     lacking: Decimal
+    #: What is idle, not kept and not spared.
     left: Decimal
+    #: Idle instances that are not to be shut down.
     spared: frozenset[str]
+    #: The idle instances, and what is thought of beside them.
     rooms: list[Slot]
+    #: Those of the idle instances that are filled.
     kept: set[str] = field(default_factory=set)
+    #: What the first of those who wait lacks.
     first: Decimal = Decimal(0)
     _steps: int = 0
 

@@ -29,7 +29,7 @@ class MemberRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """ElasticNode that a pass has taken, or found taken, for a member."""
+    """Room on an instance that a pass has taken, or found taken, for a member."""
 
     place: MemberPlace
     slot: Slot

@@ -131,11 +131,11 @@ class ElasticApplier:
                 yield components[member.component], member
 
     def rejoin(self, live: ElasticState) -> None:
-        """Let a job queue again that lacks an essential member; what runs of it goes on.
+        """Let a job wait to begin again if it lacks an essential member; what runs of it goes on.
 
-        A rigid job does so for any member, until one is started. Whoever is not started has no
-        place any more: the job begins with all that it lacks, or starts nothing, and keeps no room
-        from others meanwhile.
+        A rigid job does so for any member, until one is started. Members that are not started lose
+        their places, so that the job keeps no room from others, and begins again with all that it
+        lacks.
         """
         unstarted = [member for _, member in self.unstarted(live)]
         if live.lacks_essential() or live.lacks_of_rigid(unstarted):
@@ -159,9 +159,9 @@ class ElasticApplier:
         outcome: AttemptOutcome,
         why: StopReason,
     ) -> list[Decision]:
-        """Return that members are to end that are `stopping`; of who was not started, nothing.
+        """Return the decisions that end `stopping` members; one that was not started has none.
 
-        That has no place any more at once.
+        That one has no place any more at once.
         """
         never, decided = [], list[Decision]()
         for member in members:
@@ -174,9 +174,10 @@ class ElasticApplier:
         return decided
 
     def finishes(self, live: ElasticState, why: Reason, but: str) -> list[Decision]:
-        """Return that the containers of a job that is over end which have no open attempt.
+        """Return the decisions that end the containers without an open attempt of a job that is
+        over.
 
-        `but` is one of which that is decided elsewhere, "" for none.
+        `but` is one that is decided on elsewhere, "" for none.
         """
         decided = list[Decision]()
         for key, container_id in live.ids.items():
@@ -228,10 +229,10 @@ class ElasticApplier:
                 self._starter.start(container.id, worker, wanted, now, revision=renewals, more=more)
 
     def _leave_unpaid(self, live: ElasticState, member: Member, not_before: float) -> bool:
-        """Give back what a member has that may not be paid; return whether its whole job waits.
+        """Take its place from a member that may not be paid; return whether its whole job waits.
 
-        A job does that needs the member, and of which nothing runs. Once some of it does, the rest
-        keep their places; one that is elastic leaves its own to others for a while.
+        The job waits if it needs the member and nothing of it runs. If something runs, essential
+        members keep their places; an elastic one leaves its own to others for a while.
         """
         essential = live.is_essential((member.component, member.index))
         containers = (self.container(live, key) for key in live.ids)

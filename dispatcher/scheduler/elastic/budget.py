@@ -65,10 +65,7 @@ class ElasticBudget:
         return why
 
     def pay(self, job_id: str, seats: Sequence[Assignment]) -> WaitReason | None:
-        """Reserve what seats cost a job's account, or return why it may not have them all.
-
-        Nothing is reserved then.
-        """
+        """Reserve what places cost a job's account, or return why not and reserve nothing."""
         account = self._accounts.get(job_id, ())
         if self._budget is None or not account:
             return None

@@ -24,12 +24,10 @@ from longshore.pool.port import PoolPort
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCapacity:
-    """An instance as it will be once those that are told to end have ended.
-
-    `going` is the room that they still take.
-    """
+    """An instance as it will be once those that are told to end have ended."""
 
     room: ElasticNode
+    #: The room that those still take.
     going: Resources = NOTHING
 
 
@@ -187,9 +185,9 @@ def room_of(slot: Slot) -> ElasticNode:
 
 
 def with_seats(room: ElasticNode, needs: Iterable[Resources]) -> tuple[ElasticNode, Sequence[bool]]:
-    """Return a room once some more have a place there, and which of them have: there may be less.
+    """Return a room with some more members in it, and for each whether it fits.
 
-    Somebody with a better right may have taken it meanwhile.
+    One that had a place may not: somebody with a better right may have taken the room meanwhile.
     """
     slot = slot_in(room)
     seated = []
@@ -202,9 +200,10 @@ def with_seats(room: ElasticNode, needs: Iterable[Resources]) -> tuple[ElasticNo
 
 
 def kept_of(base: NodeCapacity, needs: Iterable[Resources]) -> Resources:
-    """Return what is to be kept of an instance for some, beside what becomes free there for them.
+    """Return how much of an instance's free room is to be kept for some members.
 
-    Those who are told to end still hold their room: of that nobody else gets anything.
+    Room of those that are told to end need not be kept: they still hold it, so that nobody else
+    gets it.
     """
     slot = slot_in(base.room)
     for need in needs:

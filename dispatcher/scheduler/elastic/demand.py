@@ -42,25 +42,26 @@ class _Found:
 class UnplacedMembers:
     """What is wanted beyond what a pass has placed, in the order in which it is asked.
 
-    What is left on the floor is counted first, then what is on its way, so that nothing is created
-    twice; `claims` is what is kept on instances that are, or were, on their way, and `hopes` the
-    places that count for elastic members, wherever they are. `counted` are the jobs that wait of
-    which all that is needed has room, or is asked for.
+    What is left on the instances that are there is counted first, then what is on its way, so that
+    nothing is created twice.
     """
 
     def __init__(self, floor: Allocation, view: ElasticView) -> None:
-        """Nothing is kept for the jobs beyond limits that find room for a part only.
+        """A job beyond limits that finds room for a part only keeps nothing.
 
-        Members for whom something was just bought go there: by their own choice one might be left
-        over, as others fill it.
+        Members for whom an instance was just bought go there. If each took the best room instead,
+        the instance of another might be filled, and that one be left without.
         """
         self._floor = floor
         self._beyond: Container[str] = view.beyond
         self._hoped = {by_member(place): place.instance_id for place in view.hopes}
         self._bought = {of: list(slot_ids) for of, slot_ids in view.bought.items()}
         self._asked_for = 0
+        #: The jobs that wait of which all that is needed has room, or is asked for.
         self.counted: set[str] = set()
+        #: The places that count for elastic members, wherever they are.
         self.hopes: list[MemberPlace] = []
+        #: What is kept on instances that are, or were, on their way.
         self.claims: list[MemberPlace] = []
         self.demand: list[MemberDemand] = []
 
@@ -71,9 +72,11 @@ class UnplacedMembers:
         claimed: Sequence[Assignment],
         why: WaitReason,
     ) -> WaitReason:
-        """Find room for what a waiting job needs, and return why it waits: `why`, or for that.
+        """Find room for what a waiting job needs; return why it waits: `why`, or for instances to
+        come.
 
-        Where not all of that may have a place nothing is kept, or created, that would stand by.
+        If not all of it may have a place, nothing is kept or created for it: that would only stand
+        by.
         """
         held = {(seat.place.component, seat.place.index) for seat in claimed}
         others = [part for part in needed if (part[0].name, part[1].index) not in held]
@@ -100,11 +103,13 @@ class UnplacedMembers:
         return reasons.on_its_way(len(coming))
 
     def extras(self, lacking: Sequence[_Parts]) -> None:
-        """Find room for elastic members of jobs that may have instances created for them; last.
+        """Find room for elastic members of jobs that may have instances created for them; last of
+        all.
 
-        They look around in order. Where not all find room so, those for whom some counts already
-        have it first, if fewer lack it then: who had room elsewhere may have taken what was created
-        for one behind him, and one more would be created for that one.
+        First each member takes the first room that fits, in order. If some are left without, it is
+        tried again with the members first going where they counted on room, or where something was
+        bought for them; whichever leaves fewer without is kept. (First-fit can take the room that
+        was bought for another, who would then have one more bought.)
         """
         few = self._within_limits(lacking)
         mark = self._floor.mark()
@@ -159,7 +164,7 @@ class UnplacedMembers:
         )
 
     def _find(self, job: ElasticJob, parts: Iterable[Part]) -> _Found:
-        """Assignment those for whom there is room, and return what the others want."""
+        """Take room for those for whom there is some, and return what the others want."""
         seats = []
         lacking: dict[str, tuple[Component, int]] = {}
         for part in parts:

@@ -37,19 +37,17 @@ class MemberExitKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberExit:
-    """The end of one member.
-
-    `exit_code` is that of a program that `exited`. `why` says in words what was wrong: of what was
-    `lost`, of a start that `start_failed` for a cause that may pass, or was `start_refused` for
-    ever. `ran_s` is how
-    long it was seen to run.
-    """
+    """The end of one member."""
 
     component: str
     index: int
     ending: MemberExitKind
+    #: That of a program that exited.
     exit_code: int = 0
+    #: What was wrong, in words: of what was lost, of a start that failed for a cause that may pass,
+    #: or that was refused for ever.
     why: str = ""
+    #: How long it was seen to run.
     ran_s: float = 0.0
 
 
@@ -88,10 +86,10 @@ def started(job: ElasticJob, component: str, index: int) -> ElasticJob:
 def ended(job: ElasticJob, end: MemberExit, now: float, *, most_losses: int) -> Transition:
     """Return what a job does after the end of one of its members.
 
-    The end of a member that was told to stop is no death, nor is that of one that has no place any
-    more: such a word comes late. But an essential member that is refused for ever fails its job,
-    told to stop or not. One that is lost has the job queued again, up to `most_losses` times; after
-    that it fails.
+    The end of a member that was told to stop, or that has no place any more (late news), is not
+    counted against it. But an essential member that is refused for ever fails its job even if it
+    was told to stop. An essential member that is lost has the job queued again, up to `most_losses`
+    times; the next loss fails it.
     """
     component, member = next(
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)

@@ -37,18 +37,18 @@ class Component:
 
 
 class MemberState(Enum):
-    """Where one container of a component is.
+    """Where one container of a component is."""
 
-    `waiting` has no place; `placed` has one, and has not been seen to run; `stopping` was told to
-    end; `finished` ended with exit code 0, and is placed again only if its job begins anew; `gone`
-    is one whose container has ended for good: it is never placed again.
-    """
-
+    #: It has no place.
     WAITING = "waiting"
+    #: It has a place, and was not seen to run.
     PLACED = "placed"
     RUNNING = "running"
+    #: It was told to end.
     STOPPING = "stopping"
+    #: It ended with exit code 0, and is placed again only if its job begins anew.
     FINISHED = "finished"
+    #: Its container has ended for good: it is never placed again.
     GONE = "gone"
 
     @property
@@ -64,17 +64,16 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One container of a component, by its number from 0.
-
-    `instance_id` is "" while it has no place. `deaths` is how often in a row it ended otherwise
-    than it should; it has no place before `not_before`.
-    """
+    """One container of a component, by its number from 0."""
 
     component: str
     index: int
     state: MemberState = MemberState.WAITING
+    #: "" while it has no place.
     instance_id: str = ""
+    #: How often in a row it ended otherwise than it should.
     deaths: int = 0
+    #: It has no place before this.
     not_before: float = 0.0
 
 
@@ -105,34 +104,35 @@ class MemberStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticJob:
-    """A job that waits or runs; changed by making a new value.
-
-    `sequence` is its place among those that came. It runs from `began_at` on, which is None while
-    it waits. `members` are those of which there is something to say, in any order: the others wait.
-    `size` is what the user gave, None to have it computed; `runtime_s` is how long it would take
-    with all components, None where nobody knows, and `progress` the part of it that is done.
-    Nothing of it starts before `not_before`. `failed_starts` is how often it was queued again since
-    all its essential components ran, `renewals` how often in all, and `losses` how often because an
-    essential member was lost.
-    `claims` are what the last plan kept for it. Components have names of their own, and at least
-    one of them is essential.
-    """
+    """A job that waits or runs; changed by making a new value."""
 
     id: str
+    #: Its place among those that came.
     sequence: int
     submitted_at: float
+    #: They have different names, and at least one of them is essential.
     components: tuple[Component, ...]
     mode: ElasticMode = ElasticMode.FLEXIBLE
+    #: From when on it runs, None while it waits.
     began_at: float | None = None
+    #: Those of which there is something to say, in any order: the others wait.
     members: tuple[Member, ...] = ()
+    #: What the user gave, None to have it computed.
     size: float | None = None
+    #: How long it would take with all components, None where nobody knows.
     runtime_s: float | None = None
+    #: The part of its runtime that is done.
     progress: float = 0.0
     scale_up: bool = False
+    #: Nothing of it starts before this.
     not_before: float = 0.0
+    #: How often it was queued again since all its essential components ran.
     failed_starts: int = 0
+    #: How often it was queued again in all.
     renewals: int = 0
+    #: How often of these because an essential member was lost.
     losses: int = 0
+    #: What the last plan kept for it.
     claims: tuple[MemberPlace, ...] = ()
 
     @property
@@ -170,15 +170,15 @@ class ElasticJob:
 class ElasticNode:
     """One instance as a pass sees it.
 
-    `free` is what is left there of all that runs or has a place, members of these jobs included;
-    those that are stopping, and what is only claimed, count as gone. `count` is how many containers
-    those are, `sharers` how many of them share a cpu.
+    Members that are stopping, and what is only claimed, count as gone.
     """
 
     id: str
     type: InstanceType
+    #: What is left there of all that runs or has a place, members of these jobs included.
     free: Resources
     kind: SlotKind = SlotKind.READY
+    #: How many containers those are, and how many of them share a cpu.
     count: int = 0
     sharers: int = 0
     last_busy: float = 0.0
@@ -186,34 +186,35 @@ class ElasticNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticView:
-    """What a pass decides from; it changes nothing of it.
+    """What a pass decides from; it changes nothing of it."""
 
-    `jobs` are all that wait or run, in any order; `rooms` the instances that take new work, those
-    on their way included; `types` those that are configured. For the jobs `beyond` limits not all
-    that is essential can be had: nothing is kept for them in part; of these the `unpaid` ones are
-    at a limit of their own project or user: they come last (see `elastic.budget`). Those that
-    earlier plans have `passed` were tried in vain. `containers_most` is how many may ever have a
-    place at once, `containers_left` how many more may now, which is less than 0 where too many
-    have; None for any number. `budget` is what may still be spent, None without limits of it, and
-    changed by a pass; `accounts` whose limits count for which job, by its id. `hopes` are those of
-    the last plan. `bought` are the instances that have just been created for members of a
-    component, one for each of them.
-    """
-
+    #: All that wait or run, in any order.
     jobs: tuple[ElasticJob, ...]
+    #: The instances that take new work, those on their way included.
     rooms: tuple[ElasticNode, ...]
+    #: The instance types that are configured.
     types: tuple[InstanceType, ...]
     rules: PackingPolicy
     settings: ElasticSettings = _FIRST_COME
     max_price_factor: float = 1.5
+    #: The jobs of which not all that is essential can be had within the limits: nothing is kept for
+    #: them in part.
     beyond: frozenset[str] = frozenset()
+    #: Those of them that are at a limit of their own project or user: they come last.
     unpaid: frozenset[str] = frozenset()
+    #: Those that earlier plans have tried in vain.
     passed: frozenset[str] = frozenset()
+    #: How many containers may ever have a place at once, None for any number.
     containers_most: int | None = None
+    #: How many more may have a place now, None for any number; below 0 where too many have one.
     containers_left: int | None = None
+    #: What may still be spent, None without limits of it; changed by a pass.
     budget: Budget | None = None
+    #: Whose limits of spending count for which job, by its id.
     accounts: Mapping[str, SpendSubjects] = field(default_factory=dict)
+    #: Where elastic members counted on room in the last plan.
     hopes: tuple[MemberPlace, ...] = ()
+    #: The instances that have just been created for members of a component, one for each of them.
     bought: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -229,25 +230,24 @@ class MemberDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticPlan:
-    """What a pass decided.
+    """What a pass decided."""
 
-    The jobs `begun` run from now on. `starts` are new places, of which `may_start` tells who is
-    next; one on an instance of `stops` waits until what is stopped there has ended. `stops` are
-    elastic members that give their room back. `claims` is room kept for essential members of jobs
-    that wait, on instances that were on their way. `hopes` are where elastic members count on room
-    that is not kept for them: nothing is created for these. `demand` is in the order in which it
-    counts: all that is essential first. `waiting` says of each job that lacks something what it
-    waits for, by id in policy order. `next_at` is when waiting alone may change the plan, None for
-    never. `passed` are jobs that were tried in vain, while there are some that were not tried
-    since.
-    """
-
+    #: The jobs that run from now on.
     begun: tuple[str, ...] = ()
+    #: New places, of which `may_start` tells who is next; one on an instance of `stops` waits until
+    #: what is stopped there has ended.
     starts: tuple[MemberPlace, ...] = ()
+    #: Elastic members that give their room back.
     stops: tuple[MemberStop, ...] = ()
+    #: Room kept for essential members of jobs that wait, on instances that were on their way.
     claims: tuple[MemberPlace, ...] = ()
+    #: Where elastic members count on room that is not kept for them: nothing is created for these.
     hopes: tuple[MemberPlace, ...] = ()
+    #: In the order in which it counts: all that is essential first.
     demand: tuple[MemberDemand, ...] = ()
+    #: What each job that lacks something waits for, by id in policy order.
     waiting: tuple[tuple[str, WaitReason], ...] = ()
+    #: When waiting alone may change the plan, None for never.
     next_at: float | None = None
+    #: Jobs that were tried in vain, while there are some that were not tried since.
     passed: frozenset[str] = frozenset()

@@ -12,19 +12,20 @@ from longshore.dispatcher.scheduler.elastic.model import ElasticJob
 
 # ---- whose turn it is where more elastic jobs want something in vain than one pass tries ---------
 #
-# The first ones have theirs in each pass, the others in one pass after the other: each is told who
-# had one in vain since some were left out, and tells the next.
+# The first half of the turns goes to the first jobs in each pass, the second half to the others in
+# rotation. For that each pass tells the next which jobs were tried in vain since some had no turn.
 
 
 class RotatingBudget:
-    """The turns of one pass; `later` are the jobs for which it has none left."""
+    """Who may be tried in one pass, where more jobs want something in vain than a pass can try."""
 
     def __init__(self, most: int, passed: frozenset[str]) -> None:
-        """Of the `most` turns that count, the second half is for whom none has `passed` yet."""
+        """Allow `most` turns that count; the second half is for jobs that are not in `passed`."""
         self._most = most
         self._passed = passed
         self._counted = 0
         self._in_vain: set[str] = set()
+        #: The jobs for which this pass had no turn left.
         self.later: set[str] = set()
 
     def admits(self, job_id: str) -> bool:
@@ -50,7 +51,7 @@ class RotatingBudget:
 
     @property
     def passed(self) -> frozenset[str]:
-        """Return who lets others go first in the next pass: nobody once all have had a turn."""
+        """Return the jobs that let others go first in the next pass; none once all had a turn."""
         has_new = bool(self.later - self._passed)
         return self._passed | self._in_vain if has_new else frozenset()
 

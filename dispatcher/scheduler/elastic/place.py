@@ -1,7 +1,13 @@
 """What a pass over elastic jobs has placed so far, and how one more job gets its turn; pure.
 
-A turn that fails leaves everything as if it had never been tried: room is undone on the floor, and
-the rest of what is known here changes only once a turn has succeeded.
+In its turn (`_take_turn`) a job's essential members take what room there is; what is kept for it,
+and for the jobs behind it, counts as free. If that will not do, the elastic members that this pass
+has placed are set aside; if that will not do either, elastic members of earlier passes give way,
+those of the last job first. Then those that gave way, and all elastic members that were set aside,
+get back what is left, in order.
+
+A turn that fails leaves everything as if it had never been tried: room is undone in the allocation,
+and the rest of what is known here changes only once a turn has succeeded (`_commit`).
 """
 
 from __future__ import annotations
@@ -37,23 +43,20 @@ from longshore.dispatcher.state.queue import ClassKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """What a turn comes to: seats of essential members, who is `gone` for them, who is elastic.
+    """What a turn comes to, if it is committed."""
 
-    Those who gave way in an earlier turn are `spared` if there is room for them again.
-    """
-
+    #: The places of the job's essential members.
     seats: list[Assignment]
+    #: The elastic members of earlier passes that give way for them.
     gone: frozenset[MemberPlace]
+    #: Those that gave way in an earlier turn, and for which there is room again.
     spared: frozenset[MemberPlace]
+    #: The elastic members that have a place in this pass, by job.
     fresh: dict[str, list[Assignment]]
 
 
 class ElasticPlacement:
-    """The floor, and who sits there.
-
-    `starts` are the essential members that were placed, `fresh` the elastic ones by job, in the
-    order in which the jobs had their turn. `claimed` is the room that is kept for jobs that wait.
-    """
+    """Who has a place on the instances that are there, as the turns of a pass give it."""
 
     def __init__(
         self, floor: Allocation, order: Sequence[ElasticJob], purse: ElasticBudget, now: float
@@ -76,8 +79,12 @@ class ElasticPlacement:
         self._in_vain: set[tuple[tuple[ClassKey, ...], tuple[ClassKey, ...]]] = set()
         self._willing = [seat for job in order for seat in self._giveable(job)]
         self._gone: dict[MemberPlace, str] = {}
+        #: The essential members that were placed.
         self.starts: list[Assignment] = []
+        #: The elastic members that were placed, by job, in the order in which the jobs had their
+        #: turn.
         self.fresh: dict[str, list[Assignment]] = {}
+        #: The room that is kept for jobs that wait, by job.
         self.claimed = {job.id: self._claims_of(job) for job in order}
 
     def parts(self, job: ElasticJob) -> list[Part]:
@@ -123,7 +130,7 @@ class ElasticPlacement:
     # ---- turns -------------------------------------------------------------------------------
 
     def begin(self, job: ElasticJob) -> WaitReason | None:
-        """MemberPlace the essential members of a job that waits, or return why that cannot be."""
+        """Place the essential members of a job that waits, or return why that cannot be."""
         kind = self._keys(job, self.needed(job)), self._keys(job, self._growth[job.id])
         if not self.claimed[job.id] and kind in self._in_vain:
             return reasons.NO_LESS_FREE
@@ -166,9 +173,10 @@ class ElasticPlacement:
         return why
 
     def _take_turn(self, job: ElasticJob) -> _Attempt | None:
-        """Seat a job's essential members, then all elastic ones again; undone if it cannot be.
+        """Place a job's essential members, then all elastic ones again; None, and undone, if it
+        cannot be.
 
-        Where there is room for them beside all others, nobody need be set aside.
+        Nobody is set aside if there is room beside all others.
         """
         mark = self._floor.mark()
         seats = self._seat(job, self._largest_first(job), iter(()), [])
@@ -219,9 +227,10 @@ class ElasticPlacement:
     def _seat_all(
         self, job: ElasticJob, needed: Sequence[Part]
     ) -> tuple[list[Assignment], list[Assignment]] | None:
-        """Return seats for all, and the elastic ones displaced for them, None if that cannot be.
+        """Return places for all, and the elastic members displaced for them; None if that cannot
+        be.
 
-        They give way one by one, the last job's first. Where that leaves gaps that are too small,
+        They give way one by one, the last job's first. If the gaps that this leaves are too small,
         all give way and it is tried once more.
         """
         largest_first = self._largest_first(job)
@@ -259,9 +268,10 @@ class ElasticPlacement:
         return seats
 
     def _seat_where_kept(self, job: ElasticJob) -> list[Assignment] | None:
-        """Seat members where room is kept for them, then the others as listed.
+        """Place members where room is kept for them, then the others in order.
 
-        So they are counted before anything is created: what is enough then is so here, too.
+        That is how demand is counted before anything is created, so that what was enough then is so
+        here.
         """
         kept = self.claimed[job.id]
         for seat in kept:
@@ -316,7 +326,7 @@ class ElasticPlacement:
         ]
 
     def _grow(self, job: ElasticJob) -> list[Assignment]:
-        """MemberPlace as many elastic members of a job as fit, in order."""
+        """Place as many elastic members of a job as fit, in order."""
         seats: list[Assignment] = []
         full: set[str] = set()
         for component, member in self._growth[job.id]:

@@ -23,7 +23,7 @@ _UNUSED_S = 5.0
 
 
 class PurchaseOutcome(Enum):
-    """What came of a visit to the market: with what is known now, is it to be planned anew?"""
+    """What came of one round of buying, and so what the pass does next."""
 
     NOTHING_NEW = "nothing new"
     PLAN_AGAIN = "plan again"
@@ -32,14 +32,15 @@ class PurchaseOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseResult:
-    """What a visit came to; `launches` are its own, one for each member that is to go there."""
+    """What one round of buying came to."""
 
     deal: PurchaseOutcome
+    #: What was bought, one for each member that is to go there.
     launches: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
 
 class PurchaseRound(Enum):
-    """Which visit of a pass it is; there is one between the first and the last, if need be."""
+    """The rounds of one pass; one after the first is made only if the one before asks for it."""
 
     FIRST = "first"
     SECOND = "second"
@@ -47,7 +48,11 @@ class PurchaseRound(Enum):
 
 
 class ElasticMarket:
-    """Buys; what is on its way counts as room from then on, so that nothing is bought twice."""
+    """Creates instances for elastic jobs, and remembers for which of them limits do not allow
+    enough.
+
+    What is on its way counts as room from then on, so that nothing is bought twice.
+    """
 
     def __init__(
         self,
@@ -64,26 +69,30 @@ class ElasticMarket:
         self._settings = settings
         self._spend = spend
         self._fleet_sync = fleet_sync
+        #: Whether more was wanted in the latest round than was bought.
         self.is_short = False
+        #: The jobs for which the limits never allow enough, as the latest round found.
         self.beyond: frozenset[str] = frozenset()
+        #: Those of them for which that is a limit of their own project or user.
         self.unpaid: frozenset[str] = frozenset()
+        #: The quotas, as errors have told of them, that some of them would exceed, by job.
         self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
+        #: For which job each instance was launched, by token.
         self._buyers: dict[str, str] = {}
         self._passed: frozenset[str] = frozenset()
 
     def buy(
         self, view: ElasticView, demand: Sequence[MemberDemand], now: float, visit: PurchaseRound
     ) -> PurchaseResult:
-        """Create what is wanted; return what is to be done with that.
+        """Buy instances for `demand` within the limits; return what the pass is to do next.
 
-        `is_short` says if more was wanted, `beyond` for which jobs limits never allow enough, and
-        `unpaid` for which of them that is a limit of their own project or user, `over_quota` which
-        quotas, as errors have told, some would exceed. What comes to light to be beyond limits
-        keeps no room any more, which may do for the others: they are to come back before anything
-        is created that nobody needs then. So are they where a job is not beyond them any more: by
-        the plan that was made it takes no room, and none of the places that there are, and what
-        those behind it need was not counted. That is said on the first visit of a pass only, so
-        that they do not go to and fro, and on the last one things are bought, come what may.
+        `COME_BACK`: nothing is bought, since other jobs are `beyond` limits than the plan was made
+        with. One that is newly beyond them keeps no room, which may do for others; one that no
+        longer is needs room that the plan did not count. Only the first round looks for the latter,
+        so that a job does not go to and fro; the last round always buys, so that a pass comes back
+        twice at most.
+
+        `PLAN_AGAIN`: something is bought, or `beyond` or `unpaid` changed. `NOTHING_NEW`: neither.
         """
         before, self.beyond = self.beyond, frozenset()
         unpaid, self.unpaid = self.unpaid, frozenset()
@@ -131,9 +140,10 @@ class ElasticMarket:
         return launches
 
     def _let_go(self, wanting: set[str], now: float) -> None:
-        """Let instances go that were bought for a job which needs more than a quota allows.
+        """Release idle instances that were bought for a job which needs more than a quota allows.
 
-        Until it is tried again they would be idle. Whoever else waits may have a use for them.
+        They would idle until that is tried again. Nothing is released while others want something
+        too: they may have a use for it.
         """
         pool = self._pool
         there = pool.launches.keys() | {worker.token for worker in pool.workers.values()}

@@ -1,4 +1,17 @@
-"""One pass over elastic jobs: what the planner sees, what it decides, and the room that is kept."""
+"""One pass over elastic jobs: what the planner sees, what it decides, and the room that is kept.
+
+`run` brings the view of the instances up to date, and takes places back from members whose instance
+takes no work any more. If that, or anything else, changed what was decided, it decides anew:
+
+1. It plans (`plan_elastic`) and carries the plan out; and again, a few times at most, while members
+   that it has just placed might give way for essential ones that lack room.
+2. It has the market buy what the plan lacks. If that finds other jobs beyond limits than the plan
+   was made with, it plans again and asks again, in three rounds at most (`PurchaseRound`).
+3. If something was bought, it plans once more, so that it is claimed by those it was bought for.
+
+Then it starts the members whose turn it is, and keeps the room of all others that have a place or a
+claim from everybody else, until the next time.
+"""
 
 from __future__ import annotations
 
@@ -61,12 +74,7 @@ _AGAIN_S = 5.0
 
 
 class ElasticPass:
-    """Decides, and keeps what was decided until the next time.
-
-    `kept` is the room of members that are not started yet, by slot, `awaited` the instances on
-    which there is any, and `promised_on` how many members those are; `waiting` is why jobs wait, by
-    id, and `next_at` when to decide again though nothing happens, None for never.
-    """
+    """Decides, and keeps what was decided until the next time."""
 
     def __init__(
         self,
@@ -93,11 +101,16 @@ class ElasticPass:
         self._market = market
         self._spend_limits = SpendLimits(settings)
         self._lives = lives
+        #: The room of members that are not started yet, by slot.
         self.kept: dict[str, Resources] = {}
+        #: The instances on which there is any.
         self.awaited: frozenset[str] = frozenset()
+        #: How many members that room is for, by slot.
         self.promised_on: Mapping[str, int] = {}
         self._places_left: int | None = None
+        #: Why jobs wait, by id.
         self.waiting: Mapping[str, WaitReason] = {}
+        #: When to decide again though nothing happens, None for never.
         self.next_at: float | None = None
         self._passed: frozenset[str] = frozenset()
         self._hopes: tuple[MemberPlace, ...] = ()
@@ -129,7 +142,7 @@ class ElasticPass:
         self._keep()
 
     def _left(self, now: float) -> int | None:
-        """Return how many more may have a place, once those have ended that are told to."""
+        """Return how many more may have a place, counting those that are told to end as ended."""
         left = self._deeds.places_left(now)
         if left is None:
             return None
@@ -198,7 +211,7 @@ class ElasticPass:
         self.next_at = min((end for end in ends if end is not None), default=None)
 
     def _follow_instances(self) -> None:
-        """Let what is kept, or hoped for, on a launch be so on the instance that came of it."""
+        """Move claims, and what is counted on, from a launch to the instance that came of it."""
         bases = self._rooms.bases
         workers = (self._pool.workers.get(id_) for id_ in sorted(bases))
         came_of = {worker.token: worker.id for worker in workers if worker is not None}
@@ -220,9 +233,10 @@ class ElasticPass:
         launches: Mapping[JobComponent, Sequence[str]],
         after: Sequence[MemberDemand],
     ) -> tuple[JobComponent, ...]:
-        """Return the components of which more are wanted than was not bought for.
+        """Return the components that still lack members for whom something was bought.
 
-        Nothing is said where not all could be bought, or instances that nobody knew stand for it.
+        () if not all could be bought, or if an instance that is listed without its token stands for
+        a launch.
         """
         tokens = {token for bought in launches.values() for token in bought}
         if self._market.is_short or not tokens <= self._rooms.bases.keys():
@@ -233,10 +247,11 @@ class ElasticPass:
         return tuple(sorted(of for of in launches if counts.get(of, 0) > left[of]))
 
     def _plan(self, now: float) -> ElasticPlan:
-        """Carry out what is decided, and decide again while somebody lacks anything all the same.
+        """Plan and carry the plan out, and again while that may find room for who is needed and
+        lacks it.
 
-        Who has a place by now gives way as those of earlier passes do: one by one, not all at once.
-        For some who lack room that will do, and nothing is to be created for them.
+        Members that have a place by now give way as those of earlier passes do: one by one, not all
+        at once. Sometimes that is enough, and nothing need be created.
         """
         plan = self._plan_once(now, bought={})
         for _ in range(_MORE_PLANS_MOST):
@@ -247,7 +262,7 @@ class ElasticPass:
         return plan
 
     def _may_fare_otherwise(self, plan: ElasticPlan) -> bool:
-        """Return whether somebody is needed who lacks room, and others have it who give way."""
+        """Return whether a plan lacks room for what is needed, but placed what would give way."""
         lives = {live.job.id: live for live in self._lives()}
         gives = any(_gives_way(lives[place.job_id], place) for place in plan.starts)
         return gives and any(
@@ -347,7 +362,7 @@ class ElasticPass:
                 live.job = replace(live.job, claims=claims.get(live.job.id, ()))
 
     def check(self) -> None:
-        """Raise `BugError` when all was bought that was wanted, and something is wanted once more.
+        """Raise `BugError` if something is wanted again although all that was wanted was bought.
 
         Tests call it after events.
         """

@@ -26,15 +26,14 @@ _DEATHS = frozenset({AttemptOutcome.FAILED, AttemptOutcome.LOST})
 
 @dataclass(slots=True, kw_only=True)
 class ElasticState:
-    """An elastic job that has not ended.
-
-    `ids` are its containers, by member; `barred` the members that are not to be started now, since
-    somebody holds them back. `progressed_at` is up to when its progress is counted.
-    """
+    """An elastic job that has not ended."""
 
     job: ElasticJob
+    #: Its containers, by member.
     ids: Mapping[Key, str]
+    #: The members that are not to be started now, since somebody holds them back.
     barred: frozenset[Key] = frozenset()
+    #: Up to when its progress is counted.
     progressed_at: float = 0.0
     _index: dict[Key, Member] = field(default_factory=dict)
     _placed: tuple[Member, ...] = ()
@@ -79,9 +78,11 @@ class ElasticState:
         )
 
     def lacks_of_rigid(self, unstarted: Collection[Member]) -> bool:
-        """Return whether a rigid job has begun, and one has no place any more before any started.
+        """Return whether a rigid job has begun, no member of it started, and some lost their
+        places.
 
-        `unstarted` are those who have one and are not started. Who is held back needs none.
+        `unstarted` are the members with a place that are not started. Members that are held back
+        need none.
         """
         if not self.job.is_running or self.job.mode is not ElasticMode.RIGID:
             return False
@@ -113,9 +114,9 @@ def gone(member: Member) -> Member:
 def as_planned(live: ElasticState, leaving: Collection[str]) -> ElasticJob | None:
     """Return a job as a pass is to see it, None for one that is not to begin now.
 
-    Members that are held back want no place: for a pass they are gone. Of a job that runs, those
-    whose containers are `leaving` are stopping, whoever told them to: their room counts as free
-    already, and is not to be given back once more.
+    Members that are held back count as gone: they want no place. Members of a running job whose
+    containers are `leaving` count as stopping: their room counts as free already, and must not be
+    given back twice.
     """
     held = [live.member(key) for key in sorted(live.barred)]
     held = [member for member in held if member.state is MemberState.WAITING]
@@ -141,8 +142,7 @@ def as_planned(live: ElasticState, leaving: Collection[str]) -> ElasticJob | Non
 def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> ElasticJob:
     """Return a job as its unfinished containers make it, new or after a restart.
 
-    One that lacks a place for anything essential waits. Of members whose container is missing
-    there is nothing to start any more.
+    It waits if anything essential lacks a place. Members without a container have ended for good.
     """
     terms = job.terms.elastic or ElasticTerms()
     components = tuple(

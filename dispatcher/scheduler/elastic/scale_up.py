@@ -1,10 +1,13 @@
 """Which instances are created for elastic jobs; pure.
 
 A job that waits gets all that its essential members need, or nothing: with less it could not begin,
-and would be billed for what stands by. Who comes after a job for which that cannot be waits too,
-unless jobs may go ahead (`backfill`). Where errors have told of a quota, fewer and larger instances
-are taken that are within it: the cheapest ones would stand by in part, and go, again and again. If
-no mix is within it the job waits, until it may be tried whether there may be more by now.
+and what was bought would stand by. If it gets nothing, jobs behind it wait too, unless jobs may go
+ahead (`backfill`).
+
+If errors have told of a quota, fewer and larger instances are taken that are within it: more of the
+cheapest would be refused in part, and those that came would stand by, be shut down, and be created
+again and again. If no mix is within the quota the job waits, until it may be tried whether more are
+allowed by now.
 """
 
 from __future__ import annotations
@@ -49,21 +52,21 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseList:
-    """What is to be created now; `is_short` says that more was wanted than may be.
-
-    For the jobs `beyond` limits not all that is essential can be had, however long they wait; of
-    those `over_quota` it is known which quotas they would exceed, and for the `unpaid` ones a limit
-    of their own project or user is reached. `tried` are the scopes of which more is created than
-    was told that there may be: whether that is still so is tried. `passed` are those that were
-    tried in vain, while there are jobs that were not tried since.
-    """
+    """What is to be created now."""
 
     purchases: tuple[Purchase, ...] = ()
+    #: Whether more was wanted than may be.
     is_short: bool = False
+    #: The jobs of which not all that is essential can be had, however long they wait.
     beyond: frozenset[str] = frozenset()
+    #: Those of them for whom a limit of their own project or user is reached.
     unpaid: frozenset[str] = frozenset()
+    #: Those of them of which it is known which quotas they would exceed, with these.
     over_quota: tuple[tuple[str, tuple[QuotaBound, ...]], ...] = ()
+    #: The scopes of which more is created than was told that there may be: whether that is still so
+    #: is tried.
     tried: tuple[Scope, ...] = ()
+    #: The jobs that were tried in vain, while there are some that were not tried since.
     passed: frozenset[str] = frozenset()
 
 
@@ -75,8 +78,7 @@ def purchase_list(
 ) -> PurchaseList:
     """Return the cheapest instances that hold what is wanted, as far as limits allow.
 
-    The view says what may be spent. It is not for those that earlier baskets have `passed` to have
-    their turn now.
+    The view says what may be spent. Jobs in `passed` were tried recently; others go first.
     """
     return _Purchasing(view, limits, passed).go(demand)
 
@@ -123,7 +125,7 @@ class _Purchasing:
         return self._within_reach(is_short=is_short)
 
     def _let_wait(self, job_id: str, demand: list[MemberDemand]) -> None:
-        """Leave a job out; one whose account may pay by now has its place in line again."""
+        """Leave a job out of this round; check whether one that was unpaid still is."""
         if job_id not in self._view.unpaid:
             return
         self._looked_at += 1
@@ -133,9 +135,10 @@ class _Purchasing:
             self._note_unpaid(job_id, demand)
 
     def _note_unpaid(self, job_id: str, demand: list[MemberDemand]) -> None:
-        """Note whether a job's own account keeps all from being created that it lacks.
+        """Note a job as unpaid if its own account does not allow all that it lacks.
 
-        What others want counts for nothing here: nobody is to be told one thing now, another then.
+        It is asked for the job alone, without what others want, so that the answer does not change
+        with them.
         """
         if not self._purse.is_limited(job_id):
             return
@@ -158,9 +161,10 @@ class _Purchasing:
         return demand.role is Role.ESSENTIAL or demand.job_id in self._rigid
 
     def _add(self, job_id: str, demand: list[MemberDemand], *, whole: bool) -> bool:
-        """Take what a job wants into the mix, if all of it can be had and paid, or if less will do.
+        """Add what a job wants to the mix: all of it if `whole`, else as much as can be had, if
+        that can be paid.
 
-        Returns whether all of it is there.
+        Returns whether all of it is in the mix.
         """
         first = len(self._asked)
         wants = [
@@ -238,9 +242,10 @@ class _Purchasing:
             self._over_quota[job_id] = exceeded(mix, self._limits.quotas)
 
     def _mix_of(self, wants: list[Item], *, whole: bool) -> tuple[NewInstance, ...]:
-        """Return the cheapest mix within the quotas that are told of, if the first job can be so.
+        """Return the cheapest mix within the quotas that errors told of.
 
-        If not, those of them are left aside of which it may be tried whether they have changed.
+        If that does not hold all of the first job, quotas that may have changed are left aside:
+        that tries them.
         """
         told = self._limits.quotas
         mix = self._within(wants, told)

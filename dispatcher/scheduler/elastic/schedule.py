@@ -1,17 +1,18 @@
 """The pass over elastic jobs: who begins, who grows, and who gives back for it; pure.
 
-It goes through the jobs by policy. Elastic members that this pass has placed are set aside for the
-essential members of the next job, and put back in order, as they fit; elastic members of earlier
-passes give way only in flexible jobs, and only to essential members. A job that cannot begin, or
-would leave no less free than there was, is undone to the last member and ends the pass, unless
-jobs behind it may go ahead (`backfill`). What can never be, is not yet due, or is for more than its
-own project or user may spend, holds nobody up.
-One pass tries so many jobs in vain and no more: the first ones always, the others in turn.
+The jobs have their turns by policy (`place` tells what a turn is). A job begins only if all of its
+essential members have a place at once, and if elastic members of others give way for it, only if
+less room is free afterwards than before. If it cannot begin, its turn is undone, and nobody behind
+it begins either, unless jobs may go ahead (`backfill`). A job that can never begin, is not yet due,
+or costs more than its own project or user may spend, holds nobody up.
 
-Room that earlier passes kept for a job may turn out to be kept in vain: it can never begin, or is
-behind one `beyond` limits, or too few more may have a place. Nobody knows before the others had
-their turns, which might have gone otherwise. So a pass that lets go of any is as if it had never
-been, and all begins anew without what was kept for them.
+At most `MOST_TRIED_IN_VAIN` jobs are tried in vain in a pass, beside those for which room is kept:
+the first half of them are the first in order, the others those that earlier passes left out.
+
+Room that is kept for a job may have to be given up: the job can never begin, or is behind one that
+is `beyond` limits, or too few more containers may have a place. That is known only at the end of
+the pass, and the turns of the others might have gone otherwise without that room. So the whole pass
+is then undone, and made anew without what was kept for these jobs.
 """
 
 from __future__ import annotations
@@ -61,15 +62,15 @@ def plan_elastic(view: ElasticView, now: float) -> ElasticPlan:
 
 
 class _JobStatus(Enum):
-    """Where a job stands after its turn.
+    """Where a job stands after its turn."""
 
-    It `runs` as it did before, or `begins`; it `waits`, and room may be kept or created for it; or
-    it is `left_out`: no room would help it, since it can never be, or is not paid.
-    """
-
+    #: It runs, as it did before.
     RUNS = "runs"
+    #: It runs from now on.
     BEGINS = "begins"
+    #: Room may be kept or created for it.
     WAITS = "waits"
+    #: No room would help it, since it can never be, or is not paid.
     LEFT_OUT = "left_out"
 
     @property
@@ -81,8 +82,8 @@ class _JobStatus(Enum):
 class _Pass:
     """One pass; all it changes is its own.
 
-    Each job has a standing, one after the other, and a reason if it waits for anything. Without
-    backfill one of those that wait is the `_blocker` of all that come after it.
+    Each job gets a status in its turn, and a reason if it waits. Without backfill one of those that
+    wait is the `_blocker` of all that come after it.
     """
 
     def __init__(self, view: ElasticView, now: float) -> None:
@@ -99,9 +100,10 @@ class _Pass:
         self._blocker: tuple[str, WaitReason] | None = None
 
     def run(self) -> frozenset[str]:
-        """Give each job its turn, then see what those lack that wait.
+        """Give each job its turn, then count what those that wait lack.
 
-        Returns for which jobs room is kept so far that is not to be kept for them any longer.
+        Returns the jobs for which room is kept that is to be given up; the pass counts only if
+        there are none.
         """
         for job in self._order:
             self._standings[job.id], why = self._turn(job)
@@ -112,13 +114,13 @@ class _Pass:
         return frozenset(kept_for - {claim.job_id for claim in self._remainder.claims})
 
     def undo(self) -> None:
-        """Undo what is not this pass's own: what it paid is in the budget of the view."""
+        """Give back to the view's budget what this pass has reserved there; all else is its own."""
         self._purse.refund()
 
     def _unpaid_last(self, order: list[ElasticJob]) -> list[ElasticJob]:
-        """Return jobs so that nobody waits for one whose own account is at its limit.
+        """Return jobs with those last that wait and whose own account is at its limit.
 
-        What is bought for the others would be that one's if it came before them.
+        Otherwise they would get what is bought for others.
         """
         unpaid = self._view.unpaid
         return sorted(order, key=lambda job: not job.is_running and job.id in unpaid)
@@ -181,7 +183,7 @@ class _Pass:
     # ---- the plan ----------------------------------------------------------------------------
 
     def plan(self) -> ElasticPlan:
-        """Return what a pass that lets go of nobody comes to, once; elastic members come last."""
+        """Return what the pass comes to, elastic members counted last; to be called once."""
         starts = self._stage.placed()
         self._ask_for_extras({by_member(place) for place in starts})
         return ElasticPlan(
@@ -201,7 +203,7 @@ class _Pass:
         )
 
     def _ask_for_essentials(self) -> None:
-        """See what the floor still has for the jobs that wait, and what they lack."""
+        """Count what room is left for the jobs that wait, and what they lack."""
         holds_up = self._view.beyond - self._view.unpaid
         for job in self._order:
             if self._standings[job.id] is not _JobStatus.WAITS:
@@ -217,7 +219,7 @@ class _Pass:
                 break
 
     def _ask_for_extras(self, placed: Collection[tuple[str, str, int]]) -> None:
-        """See what is left of it for elastic members, once all that is essential is counted."""
+        """Count what is left of it for elastic members, after all that is essential."""
         given_back = Counter(stop.place.job_id for stop in self._stage.stops)
         extras = []
         for job in self._order:

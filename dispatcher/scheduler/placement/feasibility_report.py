@@ -35,21 +35,21 @@ _NOTHING = Resources()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeFeasibility:
-    """One instance type: whether it would do, why not, and why none is created all the same.
-
-    `rejections` are for ever, `hindrance` passes; "" for none. `left` is what daemons leave of a
-    new instance, where that is too little, else "": one that is there may have room all the same.
-    `found` is what its instances turned out to have, where that is too little, else "".
-    `waste` is the share of its price that is put on top where types are chosen from.
-    """
+    """One instance type: whether it would do, why not, and why none is created all the same."""
 
     name: str
     price_usd_per_hour: Decimal
     preemptible: bool
+    #: Why it never would do.
     rejections: tuple[str, ...]
+    #: What keeps one from being created now, "" for nothing.
     hindrance: str
+    #: What daemons leave of a new instance, where that is too little, else "": one that is there
+    #: may have room all the same.
     left: str = ""
+    #: What its instances turned out to have, where that is too little, else "".
     found: str = ""
+    #: The share of its price that is put on top where types are chosen from.
     waste: Decimal = Decimal(0)
 
     @property

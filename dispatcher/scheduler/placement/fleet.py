@@ -36,23 +36,23 @@ class SlotKind(IntEnum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Slot:
-    """One instance as the planner sees it.
-
-    `id` is the worker's id, the launch's token, or a name made in a pass for a new one. `free`,
-    `count` and `sharers` (of the one cpu that requests of no cpus share) change as it is filled.
-    `idle` says that nothing runs there and nothing of it is awaited. One that came for somebody and
-    ran nothing yet is `spared_until` then: until it has waited for as long as it took to boot.
-    """
+    """One instance as the planner sees it."""
 
     kind: SlotKind
+    #: The worker's id, the launch's token, or a name made in a pass for a new one.
     id: str
     type: InstanceType
+    #: What is left; this, `count` and `sharers` change as it is filled.
     free: Resources
     count: int
     last_busy: float
+    #: Whether nothing runs there and nothing of it is awaited.
     idle: bool = False
+    #: How many share the one cpu of requests of no cpus.
     sharers: int = 0
     assigned: int = 0
+    #: Of one that came for somebody and ran nothing yet: when it has waited for as long as it took
+    #: to boot.
     spared_until: float = 0.0
 
     @property

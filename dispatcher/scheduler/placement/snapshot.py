@@ -21,19 +21,19 @@ from longshore.pool.quotas import QuotaBound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetDenial:
-    """Why money keeps something from being done.
+    """Why money keeps something from being done."""
 
-    `who` (the cluster if `of_all`) may spend `limit_usd_per_hour`, by `setting`; `room_on` is the
-    type on which room was wanted, "" where it was a whole instance. `price_usd_per_hour` is what
-    that would add.
-    """
-
+    #: Who may spend no more: the cluster if `of_all`, else a project or user.
     who: str
+    #: The setting that says so.
     setting: str
     of_all: bool
+    #: What it allows, and what is spent by now.
     limit_usd_per_hour: Decimal
     spent_usd_per_hour: Decimal
+    #: What the denied thing would add.
     price_usd_per_hour: Decimal
+    #: The type on which room was wanted, "" where it was a whole instance.
     room_on: str = ""
 
     @property
@@ -99,34 +99,36 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a pass may do.
+    """What a pass may do."""
 
-    `instances` is how many there are (with those being created). `creates_left` is how many create
-    calls more may be under way, `tokens_left` how many the rate of cloud operations allows now.
-    `hindrance` says what keeps a type from being created, None when nothing does; `allowances` in
-    which scopes only some may be, and what hinders the others then.
-    `containers_left` is how many more may have a place at once, `supervisors_left` how many of
-    those that submit others, None for any number; `budget` is None without limits of spending.
-    `as_new` tells a type as a new instance of it comes to this pass: without what others take of it
-    as soon as it is there, `as_found` as its instances turned out to be. `quotas` are what errors
-    have told of quotas; that may have changed. At each of the `ceilings` supervisors, of which some
-    run (`supervisors_on`, by type), may be `supervisor_fraction` of what can have a place there.
-    """
-
+    #: How many there are, with those being created.
     instances: int
     max_instances: int
+    #: How many more create calls may be under way.
     creates_left: int
+    #: How many calls the rate of cloud operations allows now.
     tokens_left: int
+    #: Returns what keeps a type from being created, None when nothing does.
     hindrance: Callable[[InstanceType], CreateBlock | None]
+    #: Returns in which scopes only some of a type may be created, and what blocks the others.
     allowances: Callable[[InstanceType], Mapping[Scope, Allowance]]
+    #: How many more containers may have a place at once, None for any number.
     containers_left: int | None = None
+    #: How many more of those that submit others may, None for any number.
     supervisors_left: int | None = None
+    #: None without limits of spending.
     budget: Budget | None = None
+    #: Returns a type as a new instance of it comes to this pass: without what others take of it as
+    #: soon as it is there.
     as_new: Callable[[InstanceType], InstanceType] = whole
+    #: Returns a type as its instances turned out to be.
     as_found: Callable[[InstanceType], InstanceType] = whole
+    #: What errors have told of quotas; that may have changed.
     quotas: tuple[QuotaBound, ...] = ()
+    #: Of what can have a place at each of these, supervisors may have `supervisor_fraction`.
     ceilings: tuple[Ceiling, ...] = ()
     supervisor_fraction: float = 1.0
+    #: How many supervisors run, by type.
     supervisors_on: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -137,38 +139,35 @@ def never(_container_id: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a pass decides from. It fills the fleet with what it decides, and nothing else.
-
-    `returns_at` tells when a container may go back to where it was lost, though others could hold
-    it (`placement.avoiding`).
-    `resting` are idle instances that get no work and use up quotas all the same, `leaving` the
-    types of the instances that are soon gone. `now` is when it is.
-    """
+    """What a pass decides from. It fills the fleet with what it decides, and nothing else."""
 
     classes: Sequence[RequestClass]
     fleet: Fleet
     limits: Limits
+    #: Tells when a container may go back to where it was lost, though others could hold it
+    #: (`placement.avoiding`).
     returns_at: Callable[[str], float] = never
+    #: Idle instances that get no work, and use up quotas all the same.
     resting: Sequence[Slot] = ()
+    #: The types of the instances that are soon gone.
     leaving: Sequence[InstanceType] = ()
     now: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
 class ClassPlacement:
-    """One class in a pass: its containers in order have starts first, then claims, then nothing.
+    """One class in a pass: its containers in order have starts first, then claims, then nothing."""
 
-    `number` is its place among the classes of the pass, `position` that of the first container that
-    has neither. `kept` are the claims of earlier passes of which no use was made yet; `demanded`
-    says that some of it need new instances.
-    """
-
+    #: Its place among the classes of the pass.
     number: int
     request_class: RequestClass
+    #: The position in the class of the first container that has neither a start nor a claim.
     position: int = 0
     starts: list[tuple[str, Slot]] = field(default_factory=list)
     claims: list[tuple[Slot, int]] = field(default_factory=list)
+    #: The claims of earlier passes of which no use was made yet, what is nearest to running last.
     kept: list[tuple[Slot, int]] = field(default_factory=list)
+    #: Whether some of it need new instances.
     demanded: bool = False
 
     @property
@@ -193,25 +192,24 @@ class ClassPlacement:
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What a pass decided.
-
-    `next_in_line` are the first containers that found no place, one for each quota that is used
-    up; they keep their claims. `closed` are the types (by name) of these quotas, with who is next
-    in line there: of those below only who these were created for is placed on them. `stopped` says
-    that there is such a quota of everything. `unwanted` are idle workers whose place in a quota is
-    needed, no more than are; `withheld` are those that came for lower ones and will be unwanted if
-    no other becomes idle in time. `tokens_short` says that more would have been created but for the
-    rate of cloud operations.
-    """
+    """What a pass decided."""
 
     lines: list[ClassPlacement]
     creates: list[Slot] = field(default_factory=list)
+    #: Idle workers whose place in a quota is needed, no more than are.
     unwanted: list[str] = field(default_factory=list)
+    #: Idle workers that came for lower ones, and will be unwanted if no other becomes idle in time.
     withheld: list[str] = field(default_factory=list)
     waiting: dict[ClassKey, WaitReason] = field(default_factory=dict)
+    #: The first containers that found no place, one for each quota that is used up; they keep their
+    #: claims.
     next_in_line: list[str] = field(default_factory=list)
+    #: The types, by name, of these quotas, with who is next in line there. Of those below, only who
+    #: such an instance was created for is placed on it.
     closed: dict[str, str] = field(default_factory=dict)
+    #: Whether such a quota is one of everything.
     stopped: bool = False
+    #: Whether more would have been created but for the rate of cloud operations.
     tokens_short: bool = False
 
     @property

@@ -161,16 +161,15 @@ class InstanceSpend:
 
 @dataclass(slots=True, kw_only=True)
 class PassBudget:
-    """The budget of one pass (`dispatcher.scheduler.placement.snapshot.Budget`).
-
-    `cluster` is what all instances cost so far, `by_holder` what attempts do (not changed);
-    `payers` has afterwards for whom each slot was created.
-    """
+    """The budget of one pass (`dispatcher.scheduler.placement.snapshot.Budget`)."""
 
     limits: SpendLimits
     placement: Placement
+    #: What all instances cost, with those that the pass has created so far.
     cluster: Decimal
+    #: What attempts cost each project and user before this pass; not changed.
     by_holder: Mapping[SpendSubject, Decimal]
+    #: For whom each slot was created, once the pass is over.
     payers: dict[str, SpendSubjects] = field(default_factory=dict)
     _more: dict[SpendSubject, Decimal] = field(default_factory=dict)
     _charged: dict[tuple[SpendSubject, str], Decimal] = field(default_factory=dict)

@@ -34,16 +34,15 @@ _VOLUME = 2
 
 @dataclass(slots=True, kw_only=True)
 class UnmetDemand:
-    """Containers of one class, one after the other in the order of priority, that need instances.
-
-    `held` of them got a claim on a new one. Those that have `room_where_lost` keep nobody waiting.
-    """
+    """Containers of one class, one after the other in order of priority, that need instances."""
 
     order: Order
     line: ClassPlacement
     number: int
     options: tuple[Option, ...]
+    #: Whether there is room for it where it was lost: then it keeps nobody waiting.
     room_where_lost: bool = False
+    #: How many of them got a claim on a new instance.
     held: int = 0
     reason: WaitReason | None = None
 

@@ -32,15 +32,13 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Containers of one request class that need new instances, next in order of priority.
+    """Containers of one request class that need new instances, next in order of priority."""
 
-    `index` is the caller's number for the class; the same may come again further down, with the
-    same options. `count` is above 0. `options` are cheapest first, the smaller first among equals,
-    and never empty.
-    """
-
+    #: The caller's number for the class. It may come again further down, with the same options.
     index: int
+    #: Above 0.
     count: int
+    #: Cheapest first, the smaller first among equals; never empty.
     options: tuple[Option, ...]
 
 

@@ -200,7 +200,9 @@ class SystemApplier:
     # ---- who has no place any more ---------------------------------------------------------------
 
     def end_without_place(self, snapshot: SystemSnapshot, plan: SystemPlan, now: float) -> None:
-        """End what waits on the instances shown, and is not to be there; unready ones may be."""
+        """End what waits on the instances shown and is not wanted there, unless they are just not
+        ready.
+        """
         wanted = {
             (step.job_id, step.instance_id)
             for step in plan.steps
@@ -233,9 +235,9 @@ def gone(instance_id: str) -> Reason:
 
 
 def with_its_job(attempt: Attempt) -> Reason | None:
-    """Return why a container ended that was cancelled, or whose job is over, after an attempt.
+    """Return why a container ended after an attempt, since it was cancelled or its job is over.
 
-    What that was to make way for before its job ended says nothing of the container.
+    Whatever else the attempt was told to end for earlier does not matter for the container.
     """
     reason = attempt.reason
     told = reason is not None and reason.code in ("stopped", "instance_gone")

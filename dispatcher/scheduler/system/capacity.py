@@ -19,19 +19,23 @@ _NOTHING = Resources()
 class SystemCapacity:
     """The room on one instance in the course of a plan.
 
-    `now` is what is free at this moment, `later` what is once all has ended that is being ended,
-    both without what has been given away by then. Nothing starts that does not fit both: what is
-    free may be promised to somebody who waits for the rest. `held` is free, and left out of `now`:
-    who is updated needs it beside the room of its predecessor, however long others take to end.
-    With `holds_shared_cpu` that has the one cpu in it that some share, of whom none is there yet.
-    `evicted` are ended by the plan to make room, `spared` are not to be evicted: these, and others.
+    Nothing starts that does not fit both `now` and `later`: what is free may be promised to
+    somebody who waits for the rest. Both are without what the plan has given away so far.
     """
 
+    #: Free at this moment.
     now: Slot
+    #: Free once everything that is being ended has ended.
     later: Slot
+    #: Free, and left out of `now`: reserved for the successor in an update, which needs it beside
+    #: the room of its predecessor, however long others take to end.
     held: Resources = _NOTHING
+    #: Whether `held` has the one cpu in it that those who ask for none share, while none of them is
+    #: there yet.
     holds_shared_cpu: bool = False
+    #: Attempts that are not to be evicted: those of `evicted`, and others.
     spared: set[str] = field(default_factory=set)
+    #: Attempts that the plan ends to make room.
     evicted: set[str] = field(default_factory=set)
 
     @classmethod
@@ -72,7 +76,7 @@ class SystemCapacity:
         return _fits(self.later, wanted, tuple(giving))
 
     def short_of(self, wanted: Resources, giving: Iterable[Resources] = ()) -> tuple[str, ...]:
-        """Return the dimensions that lack even then."""
+        """Return the dimensions that lack even once all of these have ended."""
         slot = self.without(giving)
         return tuple(charge(wanted, sharers=slot.sharers).shortages(slot.free))
 
@@ -88,7 +92,8 @@ class SystemCapacity:
     def take(self, wanted: Resources) -> None:
         """Give room away that is used at once.
 
-        A cpu that was held for those that share one is there for all of them by that.
+        If it shares a cpu, and one was held for those that do, it is no longer held: it is there
+        for all of them from now on.
         """
         if self.holds_shared_cpu and shares_a_cpu(wanted):
             self.held = self.held.minus(Resources(cpu_millis=SHARED_CPU_MILLIS))
@@ -102,9 +107,10 @@ class SystemCapacity:
         self.later.assign(wanted)
 
     def hold(self, wanted: Resources, giving: Iterable[Resources]) -> None:
-        """Keep of what is free now what is needed as soon as these have ended, if that will do.
+        """Hold what something needs of the room that is free now, if it fits once `giving` have
+        ended.
 
-        Others share a cpu that is held, if nobody has to end before it is there.
+        A shared cpu that is held can be shared by others at once, unless somebody has to end first.
         """
         ending = tuple(giving)
         slot = _without(self.now, ending)

@@ -306,9 +306,10 @@ class SystemScheduler:
         return Requeue(container_id=container.id)
 
     def _after_refusal(self, container: Container, why: Reason | None) -> list[Decision]:
-        """Count plans of which nothing came; after too many the job fails.
+        """Count a plan of which nothing came; after too many in a row for a container its job
+        fails.
 
-        A plan starts one attempt on many instances: it is tried again as often as one of them is.
+        Each container counts for itself, since one plan starts an attempt on many instances.
         """
         job = self._jobs.get(container.job_id)
         if job is None:

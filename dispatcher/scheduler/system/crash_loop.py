@@ -35,9 +35,10 @@ Looping = tuple[Container, list[Attempt]]
 
 
 class CrashLoopDetector:
-    """Who may be started again and again, by job, so that not all of a job need be looked at.
+    """Remembers which containers may be in a crash loop, by job.
 
-    A list of jobs asks for each of them, and a job may have a container on every instance.
+    A list of jobs asks for each job, and a job may have a container on every instance: so not all
+    of them are looked at.
     """
 
     def __init__(self) -> None:

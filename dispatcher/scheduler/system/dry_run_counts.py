@@ -26,22 +26,23 @@ from longshore.dispatcher.scheduler.system.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What a job comes to on all instances together, once nothing is waited for any more.
+    """What a job comes to on all instances together, once nothing is waited for any more."""
 
-    `place` and `update` count also what waits for its round, its delay, or room that is coming:
-    `later` says how many these are. `migrate` are stops since an instance drains, and no part of
-    `stop`; `preempt` counts the attempts that are evicted; what is `blocked` is in no other number.
-    """
-
+    #: This and `update` count also what waits for its round, its delay, or room that is coming.
     place: int = 0
     update: int = 0
     in_place: int = 0
+    #: Without those of `migrate`.
     stop: int = 0
+    #: Stops since an instance drains.
     migrate: int = 0
     ignore: int = 0
     lost: int = 0
+    #: The attempts that are evicted.
     preempt: int = 0
+    #: Counted in no other number.
     blocked: int = 0
+    #: How many of `place` and `update` wait.
     later: int = 0
 
 

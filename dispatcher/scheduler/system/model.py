@@ -27,51 +27,53 @@ from longshore.pool.model import IdleBehavior
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerInstanceJob:
-    """A job with one attempt on every matching instance, as it is at its latest revision.
-
-    `sequence` is its place among equals of one priority. `revised_at` is when the revision was
-    submitted, in seconds since the epoch; without `late_joiners` it is not for instances that came
-    after that. `on_paused` says that held and draining instances are to it like all others, as long
-    as those that drain have batch work; with `ignore_system` its attempts are left alone where an
-    instance drains. What `spec.retries.delay_s` says holds for restarts. A `held` job takes no room
-    and starts nothing: its steps say what would be done if it were released.
-    """
+    """A job with one attempt on every matching instance, as it is at its latest revision."""
 
     id: str
+    #: Its place among equals of one priority.
     sequence: int
     kind: PerInstanceKind
     revision: int
+    #: Its `retries.delay_s` holds for restarts.
     spec: ContainerSpec
     priority: int
+    #: When the revision was submitted, in seconds since the epoch.
     revised_at: float = 0.0
     update: UpdateStrategy = field(default_factory=UpdateStrategy)
+    #: Whether it is also for instances that came after that.
     late_joiners: bool = True
+    #: Whether held and draining instances are to it like all others, as long as those that drain
+    #: have batch work.
     on_paused: bool = False
+    #: Whether its attempts are left alone where an instance drains.
     ignore_system: bool = False
     stopped: bool = False
+    #: Whether it takes no room and starts nothing: its steps say what would be done if it were
+    #: released.
     held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """One instance as this planner sees it.
-
-    `free` is what is left for containers with all taken off that holds room there, also what is
-    being ended; `leaving` has one entry for each attempt of any kind that was told to end: what it
-    was given. `sharers` share the one cpu of those that ask for none. It is `ready` when something
-    could start there now, and `going_away` once it is being shut down. `joined_at` is in seconds
-    since the epoch. `has_batch_work` tells of attempts of no per-instance job, ending ones too.
-    """
+    """One instance as this planner sees it."""
 
     id: str
     type: InstanceType
+    #: What is left for containers with all taken off that holds room there, also what is being
+    #: ended.
     free: Resources
+    #: What each attempt, of any kind, was given that was told to end: one entry for each.
     leaving: tuple[Resources, ...] = ()
+    #: How many share the one cpu of those that ask for none.
     sharers: int = 0
     behavior: IdleBehavior = IdleBehavior.RUN
+    #: Whether something could start there now.
     ready: bool = True
+    #: Whether it is being shut down.
     going_away: bool = False
+    #: In seconds since the epoch.
     joined_at: float = 0.0
+    #: Whether there are attempts of no per-instance job, ending ones too.
     has_batch_work: bool = False
 
 
@@ -93,13 +95,8 @@ class LiveAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAttempt:
-    """The latest attempt of a job on an instance, once it has ended.
-
-    `restarted_at` is when the latest attempt was made there that followed one of the same revision
-    which had exited by itself, None for none. `settled` says that the job's retries leave it at
-    that: it succeeded, or failed, or was lost, and is not tried again
-    (`dispatcher.state.restarts`); only sysbatch jobs are ever left at that. `reason` is why it
-    ended so, None where all went well. Times are seconds since the epoch.
+    """The latest attempt of a job on an instance, once it has ended. Times are seconds since the
+    epoch.
     """
 
     id: str
@@ -108,8 +105,13 @@ class PastAttempt:
     revision: int
     outcome: AttemptOutcome
     ended_at: float
+    #: When the latest attempt was made there that followed one of the same revision which had
+    #: exited by itself, None for none.
     restarted_at: float | None = None
+    #: Whether the job's retries leave it at that: it succeeded, or failed, or was lost, and is not
+    #: tried again (`dispatcher.state.restarts`). Only sysbatch jobs are ever left at that.
     settled: bool = False
+    #: Why it ended so, None where all went well.
     reason: Reason | None = None
 
     @property
@@ -126,22 +128,24 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemSnapshot:
-    """All that one plan is made from; `now` is in seconds since the epoch.
+    """All that one plan is made from.
 
     It may show some of the instances only, with the attempts that are on these: the steps are right
     for them, and `SystemPlan.next_at` and the reports are about them. An attempt of an instance
-    that is not shown counts as lost. Of `past` the latest of each job on each instance counts.
-    `rollouts` are those that the plan before this one returned. `held_back` names, for each job,
-    the shown instances on which it starts nothing since a user wants that; it takes no room there,
-    as one that is held takes none anywhere.
+    that is not shown counts as lost.
     """
 
+    #: In seconds since the epoch.
     now: float
     jobs: Sequence[PerInstanceJob]
     hosts: Sequence[Host]
     live: Sequence[LiveAttempt] = ()
+    #: The latest of each job on each instance counts.
     past: Sequence[PastAttempt] = ()
+    #: Those that the plan before this one returned.
     rollouts: Mapping[str, Rollout] = field(default_factory=dict)
+    #: For each job, the shown instances on which it starts nothing since a user wants that; it
+    #: takes no room there, as one that is held takes none anywhere.
     held_back: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
@@ -150,20 +154,21 @@ class SystemSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomRequest:
-    """Room that a job wants on an instance, and does not get without an eviction.
-
-    `asked` is what it needs on this `type`; `room` what is free there, less than nothing where more
-    is promised, once all has ended that is being ended, with `sharers` left of the shared cpu.
-    `spared` may not be evicted: they are being ended (their room is in `room`), or matter as much.
-    """
+    """Room that a job wants on an instance, and does not get without an eviction."""
 
     instance_id: str
     type: InstanceType
     by: PerInstanceKind
     priority: int
+    #: What it needs on an instance of this `type`.
     asked: Resources
+    #: What is free there once all has ended that is being ended; less than nothing where more is
+    #: promised.
     room: Resources
+    #: How many then share the one cpu of those that ask for none.
     sharers: int
+    #: Attempts that may not be evicted: they are being ended (their room is in `room`), or matter
+    #: as much.
     spared: frozenset[str]
 
 
@@ -340,30 +345,31 @@ class Closed(Enum):
 class JobReport:
     """How a job stands to all instances of a snapshot, whether or not it runs there.
 
-    Each is counted once: it is `open`, or in `filtered` by the first of the job's demands that it
-    does not meet, or in `closed`. `reason` says so in words where none is open, else None.
+    Each instance is counted once.
     """
 
     job_id: str
+    #: The instances that it may run on.
     open: int = 0
+    #: Those that do not meet a demand of the job, by the first such demand.
     filtered: tuple[tuple[str, int], ...] = ()
+    #: Those that are closed to it, by cause.
     closed: tuple[tuple[Closed, int], ...] = ()
+    #: Why none is open, None where one is.
     reason: WaitReason | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPlan:
-    """What is to be done: one step for each live attempt, and for each place that lacks one.
-
-    `rollouts` replaces what was known for the jobs of the snapshot: who is not in it has none.
-    `next_at` is when something is due that no event tells of, None for never. `reserved` is what of
-    the free room of an instance is promised, so that nothing else may be started in it.
-    """
+    """What is to be done: one step for each live attempt, and for each place that lacks one."""
 
     steps: tuple[Step, ...]
     reports: tuple[JobReport, ...]
+    #: Replaces what was known for the jobs of the snapshot: who is not in it has none.
     rollouts: Mapping[str, Rollout]
+    #: When something is due that no event tells of, None for never.
     next_at: float | None
+    #: What of the free room of an instance is promised, so that nothing else may be started in it.
     reserved: Mapping[str, Resources]
 
     @property

@@ -1,6 +1,7 @@
 """The latest attempts of per-instance jobs that have ended, on the instances that there are.
 
-Stands alone: what it knows outlives a pass, and is kept in two ways that only it must keep alike.
+Stands alone: they outlive a pass, and are indexed twice, all by job and instance, and once more by
+job those that failed for good. Only this module has to keep the two alike.
 """
 
 from __future__ import annotations

@@ -91,11 +91,7 @@ def again_at(past: PastAttempt, retries: Retries) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """A plan in the making.
-
-    `verdicts` has what the rules say of the one attempt of a job on an instance, until the job has
-    its turn.
-    """
+    """A plan in the making."""
 
     snapshot: SystemSnapshot
     preempt: Preempt
@@ -104,6 +100,7 @@ class _Work:
     rooms: dict[str, SystemCapacity]
     past: dict[Key, PastAttempt]
     matching: Matching = field(default_factory=Matching)
+    #: What the rules say of the one attempt of a job on an instance, until the job has its turn.
     verdicts: dict[Key, tuple[LiveAttempt, Verdict]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     reports: list[JobReport] = field(default_factory=list)
@@ -256,7 +253,7 @@ class _Turn:
         )
 
     def _fill(self, host: Host) -> None:
-        """PlaceOn the job on an instance where it has no live attempt, if it is to be there."""
+        """Place the job on an instance where it has no live attempt, if it is to be there."""
         if not self._is_open(host):
             return
         past = self.work.past.get((self.job.id, host.id))
@@ -290,9 +287,9 @@ class _Turn:
         return need(host.type, self.job.spec.resources, self.job.spec.unnamed)
 
     def _promise(self, host: Host, need_: Resources, ending: Sequence[Resources] = ()) -> None:
-        """Keep room for what cannot start yet, if there will be enough.
+        """Reserve room for what cannot start yet, if there will be enough.
 
-        It may as soon as its predecessor (`ending`) has ended, whose room counts as given back.
+        It starts as soon as its predecessor (`ending`) has ended, whose room counts as given back.
         """
         room = self.rooms[host.id]
         if room.fits_later(need_):

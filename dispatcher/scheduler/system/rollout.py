@@ -22,9 +22,9 @@ class Wave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """The rounds of a job's updates that still keep others waiting.
+    """The waves of a job's updates that still keep others waiting.
 
-    They are the job's, not a revision's: one that follows at once is no faster for it.
+    They belong to the job, not to a revision: a revision that follows at once is no faster for it.
     """
 
     rounds: tuple[Wave, ...] = ()
@@ -79,16 +79,16 @@ class RestartVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAttempts:
-    """How often in a row the plans for a job got nowhere.
+    """How often in a row the plans for a job made no progress.
 
-    A first plan and so many more as its kind allows; a try that made progress begins the count
-    anew, so that a job of many instances is not given up while it gets on. `reason` is why it
-    failed, None while it has not.
+    A first plan and as many more as its kind allows. One that makes progress starts the count anew,
+    so that a job on many instances is not given up while it gets on.
     """
 
     kind: PerInstanceKind
     retries: int = 0
     verdict: RestartVerdict = RestartVerdict.AGAIN
+    #: Why it failed, None while it has not.
     reason: Reason | None = None
 
     def after(self, result: TryResult, why: str = "") -> RestartAttempts:

@@ -165,10 +165,10 @@ def past_attempt(container: Container) -> PastAttempt | None:
 
 
 def remembered_attempt(container: Container) -> PastAttempt | None:
-    """Return the same of a container as it was stored.
+    """Return the latest attempt of a container as it was stored, if that has ended, else None.
 
-    One that was left to wait for another attempt gets that, though this version would have ended
-    it: an earlier one has not.
+    An earlier version left some containers waiting for another attempt where this one would end
+    them: these still get it.
     """
     past = past_attempt(container)
     return None if past is None else replace(past, settled=past.settled and container.state.final)
