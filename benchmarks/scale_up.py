@@ -1,4 +1,4 @@
-"""How close the mix of new instances comes to the cheapest, and how long large calls take.
+"""How close the solution comes to the cheapest, and how long large calls take.
 
 Cases of a fixed seed: up to 12 containers of up to 4 classes on 2 to 6 types, against the true
 optimum; then calls with many classes, types and containers, the best of several runs each.
@@ -78,17 +78,17 @@ def ratios(cases: int) -> list[float]:
     """Return price over optimum for each case, sorted."""
     found = []
     for seed in range(cases):
-        wants = random_case(seed)
-        found.append(float(price(solve(wants)) / optimum(wants)))
+        items = random_case(seed)
+        found.append(float(price(solve(items)) / optimum(items)))
     return sorted(found)
 
 
-def large_wants(classes: int, types: int, containers: int) -> list[Item]:
-    """Return many wants on many types; each class may go to every type that it fits."""
+def large_items(classes: int, types: int, containers: int) -> list[Item]:
+    """Return many items on many types; each class may go to every type that it fits."""
     dice = random.Random(1)
     offered = sorted((random_type(dice, number) for number in range(types)), key=price_order)
-    wants: list[Item] = []
-    while len(wants) < classes:
+    items: list[Item] = []
+    while len(items) < classes:
         need = Resources(
             cpu_millis=100 * dice.randint(1, 40), memory_bytes=GIB // 8 * dice.randint(1, 40)
         )
@@ -96,24 +96,24 @@ def large_wants(classes: int, types: int, containers: int) -> list[Item]:
             Option(type=type_, need=need) for type_ in offered if need.fits_in(type_.allocatable)
         )
         if options:
-            wants.append(Item(index=len(wants), count=containers, options=options))
-    return wants
+            items.append(Item(index=len(items), count=containers, options=options))
+    return items
 
 
 def large_call(classes: int, types: int, containers: int, most: int) -> LargeCall:
     """Time one large call."""
-    wants = large_wants(classes, types, containers)
-    times, mix = [], solve(wants, most_instances=most, max_containers=256)
+    items = large_items(classes, types, containers)
+    times, solution = [], solve(items, most_instances=most, max_containers=256)
     for _ in range(RUNS):
         begin = time.perf_counter()
-        mix = solve(wants, most_instances=most, max_containers=256)
+        solution = solve(items, most_instances=most, max_containers=256)
         times.append(time.perf_counter() - begin)
     return LargeCall(
         classes=classes,
         types=types,
         containers=containers,
         most_instances=most,
-        instances=len(mix),
+        instances=len(solution),
         best_ms=round(min(times) * 1e3, 2),
     )
 

@@ -80,7 +80,7 @@ def note(core: PoolCore, worker: Worker, began_at: float, now: float) -> None:
         absence = worker.cloud.absence = Absence(since=began_at)
         if worker.cloud.missing_since is not None:
             core.note_changed(worker, "a listing lacks it: it counts as there, and gets no work")
-    if max(worker.link.last_contact, core.moved_on_at) >= absence.first_at:
+    if max(worker.link.last_contact, core.recovered_at) >= absence.first_at:
         absence.listings = 0
     if not absence.listings:
         _begin(core, absence, began_at)
@@ -174,13 +174,13 @@ def _conclude(core: PoolCore, worker: Worker, absence: Absence, now: float) -> b
 
 
 def _evidence(core: PoolCore, worker: Worker, absence: Absence) -> Evidence:
-    heard_at = max(worker.link.last_contact, core.moved_on_at)
+    heard_at = max(worker.link.last_contact, core.recovered_at)
     return Evidence(
         existence=absence.existence,
         is_ending=worker.shutdown.destroy_accepted and not _runs_something(core, worker),
         listings=absence.listings,
         lacking_s=absence.latest_at - absence.first_at,
-        silent=not core.held_up and heard_at < absence.first_at and _is_silent(worker, absence),
+        silent=not core.stalled and heard_at < absence.first_at and _is_silent(worker, absence),
         age_s=absence.latest_at - worker.appeared_at,
         listed=worker.cloud.listed,
         reached=bool(worker.link.host_key) or worker.cloud.remembered,

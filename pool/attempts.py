@@ -44,7 +44,7 @@ from longshore.pool.pool_events import (
 from longshore.pool.timers import TimerKind
 from longshore.pool.transitions import Trigger
 
-STRIKES_BEFORE_DRAIN = 3
+REFUSALS_BEFORE_DRAIN = 3
 OVERLOAD_PAUSE_S = 60.0
 _RAN = frozenset({ExitKind.EXITED, ExitKind.OUT_OF_MEMORY})
 _FAULTS_OF_THE_REQUEST = ("invalid", "too_large")
@@ -114,7 +114,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     attempt.settled_op = core.next_op()
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.health.strikes = 0
+        worker.health.refusals = 0
     _running(core, attempt, now)
     signal_if_wanted(core, attempt, now)
 
@@ -137,11 +137,11 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     # That it has booted anew is no fault of the instance's either: its probe tells of that.
     blamed = not refused and event.code != REBOOTED
     if worker is not None and blamed and not known:
-        worker.health.strikes += 1
+        worker.health.refusals += 1
         worker.health.last_error = f"start refused: {event.message}"
-        if worker.health.strikes >= STRIKES_BEFORE_DRAIN:
-            what = f"{worker.health.strikes} starts in a row were refused: {event.message}"
-            shutdown.condemn(core, worker, what)
+        if worker.health.refusals >= REFUSALS_BEFORE_DRAIN:
+            what = f"{worker.health.refusals} starts in a row were refused: {event.message}"
+            shutdown.mark_broken(core, worker, what)
             boot_failures.note(core, worker, what, now)
     missing(core, attempt, event.message, now, kind=kind)
     if worker is not None and overloaded:
@@ -302,7 +302,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         )
     if worker is not None:
         if how.kind in _RAN:
-            boot_failures.prove(core, worker, now)
+            boot_failures.note_run(core, worker, now)
         if not attempt.stray and not told_to_end and not worker.health.interruption:
             trials.note_end(core, worker, attempt, how, now)
         _vacate(core, worker, attempt, now)
@@ -356,7 +356,7 @@ def kill(core: PoolCore, attempt_id: str, now: float) -> None:
     signal_if_wanted(core, attempt, now)
 
 
-def staying_sharers(core: PoolCore, worker: Worker) -> int:
+def staying_on_shared_cpu(core: PoolCore, worker: Worker) -> int:
     """Return how many of those who share a cpu on a worker are not told to end.
 
     Nothing new may share the cpu of those that are ending: it may be promised to somebody for when
@@ -383,8 +383,8 @@ def signal_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     """Send the signal that is due to an attempt that is to end; see `signals.send_if_wanted`."""
     signals.send_if_wanted(core, attempt, now)
     worker = core.workers.get(attempt.worker_id)
-    if worker is not None and signals.given_up(attempt):
-        shutdown.condemn(core, worker, f"attempt {attempt.remote_id} survives KILL")
+    if worker is not None and signals.unkillable(attempt):
+        shutdown.mark_broken(core, worker, f"attempt {attempt.remote_id} survives KILL")
         shutdown.review(core, worker, now)
 
 

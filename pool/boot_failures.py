@@ -24,18 +24,18 @@ PROVES_AFTER_S = 30.0
 
 def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     """Count a worker as of no use, once, unless something ran on it; two or more hold creates."""
-    if worker.health.proven or worker.health.stillborn:
+    if worker.health.has_run or worker.health.boot_failed:
         return
-    worker.health.stillborn = True
-    if worker.appeared_at < core.stillborn_until:
+    worker.health.boot_failed = True
+    if worker.appeared_at < core.boot_failures_until:
         # It was bought before those told that were bought with it: ten at once are one mistake.
         return
-    core.stillborn += 1
-    core.stillborn_why = why
-    core.stillborn_since = min(core.stillborn_since, worker.appeared_at)
-    if core.stillborn == 1:
+    core.boot_failures += 1
+    core.boot_failure_reason = why
+    core.boot_failures_since = min(core.boot_failures_since, worker.appeared_at)
+    if core.boot_failures == 1:
         return
-    core.stillborn_until = core.holds.stillborn(count=core.stillborn, why=why, now=now)
+    core.boot_failures_until = core.holds.boot_failed(count=core.boot_failures, why=why, now=now)
     core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
@@ -46,8 +46,8 @@ def seen_running(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: floa
     """
     attempt.running_since = now
     if not worker.launched_here:
-        prove(core, worker, now)
-    elif not worker.health.proven:
+        note_run(core, worker, now)
+    elif not worker.health.has_run:
         core.timers.set(TimerKind.PROOF, attempt.id, now + PROVES_AFTER_S)
 
 
@@ -63,35 +63,35 @@ def on_proof_due(core: PoolCore, attempt_id: str, now: float) -> bool:
     if attempt.pulling or not worker.link.session_up:
         core.timers.set(TimerKind.PROOF, attempt_id, now + PROVES_AFTER_S)
         return False
-    slowed_down = core.stillborn > 0
-    prove(core, worker, now)
-    return slowed_down and core.stillborn == 0
+    slowed_down = core.boot_failures > 0
+    note_run(core, worker, now)
+    return slowed_down and core.boot_failures == 0
 
 
-def prove(core: PoolCore, worker: Worker, now: float) -> None:
+def note_run(core: PoolCore, worker: Worker, now: float) -> None:
     """Note that something has run on a worker; its first ends the row, and the hold.
 
     But not if the worker is older than all of the row: that it works says nothing of what is bought
     now.
     """
-    if worker.health.proven:
+    if worker.health.has_run:
         return
-    worker.health.proven = True
-    if core.stillborn and worker.appeared_at >= core.stillborn_since:
-        core.stillborn = 0
-        core.stillborn_since = math.inf
-        core.stillborn_until = min(core.stillborn_until, now)
+    worker.health.has_run = True
+    if core.boot_failures and worker.appeared_at >= core.boot_failures_since:
+        core.boot_failures = 0
+        core.boot_failures_since = math.inf
+        core.boot_failures_until = min(core.boot_failures_until, now)
         core.holds.useful()
         core.timers.arm(TimerKind.HOLD, core.holds.next_end(now))
 
 
-def unproven(core: PoolCore) -> bool:
+def any_untried(core: PoolCore) -> bool:
     """Return whether an instance bought since the last useless ones may yet be of use."""
     return any(
-        worker.appeared_at >= core.stillborn_until
+        worker.appeared_at >= core.boot_failures_until
         and worker.behavior is IdleBehavior.RUN
         and worker.state is not WorkerState.SHUTDOWN
         and not worker.health.broken
-        and not worker.health.proven
+        and not worker.health.has_run
         for worker in core.workers.values()
     )

@@ -27,9 +27,9 @@ def shares_a_cpu(need: Resources) -> bool:
     return need.cpu_millis == 0
 
 
-def charge(need: Resources, *, sharers: int) -> Resources:
-    """Return what a request takes of an instance on which `sharers` share a cpu already."""
-    if need.cpu_millis or sharers:
+def charge(need: Resources, *, on_shared_cpu: int) -> Resources:
+    """Return what a request takes of an instance on which `on_shared_cpu` share a cpu already."""
+    if need.cpu_millis or on_shared_cpu:
         return need
     return replace(need, cpu_millis=SHARED_CPU_MILLIS)
 
@@ -114,8 +114,8 @@ def as_found(worker: Worker) -> InstanceType:
 def room_left(worker: Worker) -> Resources:
     """Return what a worker has left for containers, added up anew."""
     left = as_found(worker).allocatable
-    for sharers, attempt_id in enumerate(sorted(worker.load.sharing)):
-        left = left.minus(charge(worker.load.attempts[attempt_id], sharers=sharers))
+    for on_shared_cpu, attempt_id in enumerate(sorted(worker.load.sharing)):
+        left = left.minus(charge(worker.load.attempts[attempt_id], on_shared_cpu=on_shared_cpu))
     for attempt_id, resources in worker.load.attempts.items():
         if attempt_id not in worker.load.sharing:
             left = left.minus(resources)

@@ -13,9 +13,9 @@ to `notices`. What a `PoolCore` keeps, by group:
 - *What makes things wait*: `holds` of creates, `cloud_gate` and `probe_gate` for the rates of calls
   and probes, and the `timers`, which are all the deadlines that there are.
 - *What listings tell*: when the last one was, how the next stands, and until the first complete one
-  has come (`listed_once`) which instances are `missing`. Nothing is created or concluded before.
-- *What fails*: `listing_trouble` and `troubles` for people; the row of `stillborn` instances, which
-  holds creates; and whether the store is stalled (`held_up`), so that silence says nothing.
+  has come (`listed_once`) which instances are `unlisted`. Nothing is created or concluded before.
+- *What fails*: `listing_trouble` and `troubles` for people; the row of `boot_failures`, which holds
+  creates; and whether the store is stalled (`stalled`), so that silence says nothing.
 - *What goes out*: `commands`, `notices`, the feeds of changes (`touch`), and `statistics`.
 
 A worker changes its state by `move` alone. The same is how it leaves: its attempts are lost, its
@@ -92,17 +92,18 @@ class PoolCore:
       kept longer, at most `MOST_NOTES_OF_GONE` of them); `asked_kills`, why they ended it;
       `doubtful`, those that no listing ever showed until they were let go; `ended`, with the
       reason, those whose end we had asked for when they left.
-    - `missing` are, until the first complete listing, the instances that an earlier process knew,
+    - `unlisted` are, until the first complete listing, the instances that an earlier process knew,
       as far as they are known; those that it lacks become workers that are `remembered`.
       `listed_at` is when the latest one began, `listing_op` the one under way, 0 for none;
       `listing_problem` is why the latest failed, "" if it did not, `listing_trouble` since when
       they do.
     - `machines` is what the machines of a type have, by its name, where that is clearly less than
       the type says (`pool.sizes`).
-    - `stillborn` is how many instances in a row were of no use, `stillborn_why` why the last was,
-      `stillborn_since` when the oldest was bought; what was bought before `stillborn_until` adds
-      nothing (`pool.boot_failures`). `troubles` are the creates that fail.
-    - `held_up` says that the store is stalled, `moved_on_at` when it recovered last.
+    - `boot_failures` is how many instances in a row were of no use, `boot_failure_reason` why the
+      last was, `boot_failures_since` when the oldest was bought; what was bought before
+      `boot_failures_until` adds nothing (`pool.boot_failures`). `troubles` are the creates that
+      fail.
+    - `stalled` says that the store is stalled, `recovered_at` when it recovered last.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class PoolCore:
         self.workers: dict[str, Worker] = {}
         self.launches: dict[str, PendingLaunch] = {}
         self.attempts: dict[str, PoolAttempt] = {}
-        self.awaited: frozenset[str] = frozenset()
+        self.claimed_workers: frozenset[str] = frozenset()
         self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
         self.pinned_keys: dict[str, str] = {}
         self.asked_behaviors: dict[str, IdleBehavior] = {}
@@ -149,7 +150,7 @@ class PoolCore:
         self.timers = Timers()
         self.began_at = 0.0
         self.listed_once = False
-        self.missing: dict[str, InstanceSeen] = {}
+        self.unlisted: dict[str, InstanceSeen] = {}
         self.machines: dict[str, MachineSize] = {}
         self.doubtful: dict[str, Doubtful] = {}
         self.ended: dict[str, str] = {}
@@ -159,12 +160,12 @@ class PoolCore:
         self.listing_problem = ""
         self.listing_trouble: Trouble | None = None
         self.troubles = CreateTroubles()
-        self.stillborn = 0
-        self.stillborn_why = ""
-        self.stillborn_since = math.inf
-        self.stillborn_until = -math.inf
-        self.held_up = False
-        self.moved_on_at = -math.inf
+        self.boot_failures = 0
+        self.boot_failure_reason = ""
+        self.boot_failures_since = math.inf
+        self.boot_failures_until = -math.inf
+        self.stalled = False
+        self.recovered_at = -math.inf
         self._feeds: list[ChangeFeed] = []
         self.commands: list[PoolCommand] = []
         self.notices: list[Notice] = []
@@ -227,7 +228,7 @@ class PoolCore:
         if worker.noted is not None and worker.noted.until is not None:
             self.timers.set(TimerKind.RELEASE, worker.id, worker.noted.until)
         self.workers[seen.id] = worker
-        self.missing.pop(seen.id, None)
+        self.unlisted.pop(seen.id, None)
         self.doubtful.pop(seen.id, None)
         self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
@@ -278,7 +279,7 @@ class PoolCore:
         pending.instance_id = worker.id
         worker.launched_here = pending.op_id != 0
         pending.counted = False
-        pending.came_and_went = False
+        pending.seen_and_gone = False
         if not worker.link.host_key:
             worker.link.secret = pending.launch.secret
         type_ = self.types.get(pending.launch.type_name)
@@ -294,20 +295,20 @@ class PoolCore:
         worker.load.free = room_left(worker)
         self.note_changed(worker, f"its type is {type_.name}")
 
-    def hoped_for(self) -> list[PendingLaunch]:
+    def expected_launches(self) -> list[PendingLaunch]:
         """Return the launches, oldest first, that may still bring an instance not known here.
 
         An instance may be listed before its token is. So each worker without a token is taken for
         what came of one launch of its type that began before the worker was first seen.
         """
-        hoped = sorted(
+        expected = sorted(
             (p for p in self.launches.values() if p.counted and not p.instance_id),
             key=lambda p: (p.launch.created_at, p.launch.token),
         )
-        if not hoped:
+        if not expected:
             return []
         began: dict[str, list[float]] = {}
-        for pending in hoped:
+        for pending in expected:
             began.setdefault(pending.launch.type_name, []).append(pending.launch.created_at)
         untold = sorted(
             (worker.appeared_at, worker.type.name)
@@ -321,25 +322,25 @@ class PoolCore:
             if appeared_at >= min(began[name][standing[name] :], default=math.inf):
                 standing[name] += 1
         left = []
-        for pending in hoped:
+        for pending in expected:
             if standing[pending.launch.type_name] > 0:
                 standing[pending.launch.type_name] -= 1
             else:
                 left.append(pending)
         return left
 
-    def missing_tokens(self) -> dict[str, str]:
+    def unlisted_tokens(self) -> dict[str, str]:
         """Return the token of the launch, "" for none, of each missing instance."""
-        return {id_: dict(seen.tags).get(TOKEN_TAG, "") for id_, seen in self.missing.items()}
+        return {id_: dict(seen.tags).get(TOKEN_TAG, "") for id_, seen in self.unlisted.items()}
 
-    def missing_beside(self, hoped: Iterable[PendingLaunch]) -> list[str]:
-        """Return the missing instances, in order, without those that launches of `hoped` made.
+    def unlisted_beside(self, expected: Iterable[PendingLaunch]) -> list[str]:
+        """Return the missing instances, in order, without those that launches of `expected` made.
 
         Whoever adds the two up counts each instance once.
         """
-        tokens = {pending.launch.token for pending in hoped}
-        missing = self.missing_tokens()
-        return sorted(id_ for id_, token in missing.items() if token not in tokens)
+        tokens = {pending.launch.token for pending in expected}
+        unlisted = self.unlisted_tokens()
+        return sorted(id_ for id_, token in unlisted.items() if token not in tokens)
 
     def find_attempt(self, worker_id: str, remote_id: str) -> PoolAttempt | None:
         """Return what an instance means by an attempt's name: one of its own, or None.
@@ -365,7 +366,7 @@ class PoolCore:
             taken = attempt.resources
             # Nobody knows what a stray takes, and it is being ended.
             if not attempt.stray and shares_a_cpu(taken):
-                taken = charge(taken, sharers=worker.load.sharers)
+                taken = charge(taken, on_shared_cpu=worker.load.on_shared_cpu)
                 worker.load.sharing.add(attempt.id)
             worker.load.attempts[attempt.id] = attempt.resources
             if attempt.store:
@@ -387,7 +388,7 @@ class PoolCore:
         worker.load.unaccounted.discard(attempt_id)
         if attempt_id in worker.load.sharing:
             worker.load.sharing.discard(attempt_id)
-            held = charge(held, sharers=worker.load.sharers)
+            held = charge(held, on_shared_cpu=worker.load.on_shared_cpu)
         worker.load.free = worker.load.free.plus(held)
         self.touch(worker.id)
 
@@ -430,7 +431,7 @@ class PoolCore:
             return
         pending.instance_id = ""
         pending.lost_answer_at = worker.appeared_at if was_there else now
-        pending.came_and_went = True
+        pending.seen_and_gone = True
 
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]

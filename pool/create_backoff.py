@@ -19,7 +19,7 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.drivers.interface import InstanceType
-from longshore.pool.delays import REASON_LENGTH, doubled_s, rate_limited_s, sentence
+from longshore.pool.backoff import REASON_LENGTH, doubled_s, rate_limited_s, sentence
 from longshore.pool.holds import (
     EVERYTHING,
     Allowance,
@@ -73,8 +73,8 @@ _ERRORS_ALIKE = 3
 
 _OTHERS_FIRST_S = 0.1
 _CAPACITY_MOST_S = 900.0
-_STILLBORN_FIRST_S = 0.5
-_STILLBORN_MOST_S = 900.0
+_BOOT_FAILURE_FIRST_S = 0.5
+_BOOT_FAILURE_MOST_S = 900.0
 _FORGOTTEN_AFTER_S = 900.0
 
 
@@ -83,7 +83,7 @@ _KINDS = {
     HoldCause.QUOTA: CreateBlockKind.QUOTA,
     HoldCause.RATE_LIMIT: CreateBlockKind.OTHER,
     HoldCause.ERROR: CreateBlockKind.OTHER,
-    HoldCause.STILLBORN: CreateBlockKind.OTHER,
+    HoldCause.BOOT_FAILURE: CreateBlockKind.OTHER,
 }
 
 
@@ -252,22 +252,22 @@ class CreateBackoff:
             repeats=repeats,
         )
 
-    def stillborn(self, *, count: int, why: str, now: float) -> float:
+    def boot_failed(self, *, count: int, why: str, now: float) -> float:
         """Hold all creates for 0.5 s or longer: the last `count`, 2 or more, were of no use.
 
         Returns the hold's end.
         """
         return self._hold(
-            HoldCause.STILLBORN,
+            HoldCause.BOOT_FAILURE,
             EVERYTHING,
             now=now,
-            length_s=doubled_s(_STILLBORN_FIRST_S, count - 2, _STILLBORN_MOST_S),
+            length_s=doubled_s(_BOOT_FAILURE_FIRST_S, count - 2, _BOOT_FAILURE_MOST_S),
             reason=f"the last {count} instances were of no use: {why}"[:REASON_LENGTH],
         )
 
     def useful(self) -> None:
         """End what instances of no use hold: one is of use."""
-        self._records.pop((HoldCause.STILLBORN, EVERYTHING), None)
+        self._records.pop((HoldCause.BOOT_FAILURE, EVERYTHING), None)
 
     def succeeded(self, type_: InstanceType, *, began_at: float) -> None:
         """End the trials that a successful create, begun at `began_at`, concludes.
@@ -281,7 +281,7 @@ class CreateBackoff:
             if of_another and record.hold.cause is HoldCause.ERROR:
                 record.others_work = record.others_work or began_at >= record.hold.since
             concluded = began_at >= record.hold.until and self.covers(record.hold.scope, type_)
-            if concluded and record.hold.cause is not HoldCause.STILLBORN:
+            if concluded and record.hold.cause is not HoldCause.BOOT_FAILURE:
                 del self._records[key]
 
     def instance_left(self, type_: InstanceType, now: float) -> None:
@@ -320,7 +320,7 @@ class CreateBackoff:
         """Return when the next hold ends, None when none is on."""
         return min((hold.until for hold in self.active(now)), default=None)
 
-    def hindrance(
+    def create_block(
         self,
         type_: InstanceType,
         *,
@@ -338,16 +338,16 @@ class CreateBackoff:
         covering = self._covering(type_, now)
         held = [record for record in covering if now < record.hold.until]
         if held and held[0].hold.cause is HoldCause.CAPACITY:
-            return self._hindrance(held[0].hold, now)
+            return self._create_block(held[0].hold, now)
         used_up = self._used_up(type_, tally, now)
         if used_up is not None and (used_up.until is not None or not held):
             return used_up
         if held:
-            return self._hindrance(held[0].hold, now)
+            return self._create_block(held[0].hold, now)
         for record in covering:
             tried = any(self.covers(record.hold.scope, each) for each in in_flight)
-            if tried or (unproven and record.hold.cause is HoldCause.STILLBORN):
-                return self._hindrance(record.hold, now)
+            if tried or (unproven and record.hold.cause is HoldCause.BOOT_FAILURE):
+                return self._create_block(record.hold, now)
         return None
 
     def allowances(
@@ -362,7 +362,7 @@ class CreateBackoff:
         for record in self._covering(type_, now):
             scope = record.hold.scope
             if now >= record.hold.until and (scope not in found or found[scope].number > 1):
-                found[scope] = Allowance(number=1, then=self._hindrance(record.hold, now))
+                found[scope] = Allowance(number=1, then=self._create_block(record.hold, now))
         return found
 
     def may_be_refused(
@@ -454,7 +454,7 @@ class CreateBackoff:
             number=number,
             cpu_millis=None if is_trial else cpu_millis,
             is_trial=is_trial,
-            then=self._hindrance_in(
+            then=self._create_block_in(
                 known.scope,
                 kind=CreateBlockKind.NONE_ALLOWED if alone else kind,
                 message=message,
@@ -559,12 +559,12 @@ class CreateBackoff:
                 return doubled_s(self._settings.capacity_hold_s, repeats, _CAPACITY_MOST_S)
             case HoldCause.RATE_LIMIT:
                 return rate_limited_s(error, repeats)
-            case HoldCause.ERROR | HoldCause.STILLBORN:
+            case HoldCause.ERROR | HoldCause.BOOT_FAILURE:
                 return doubled_s(_ERROR_FIRST_S, max(0, repeats - _ERRORS_ALIKE + 1), _ERROR_MOST_S)
             case _:
                 assert_never(cause)
 
-    def _hindrance(self, hold: CreateHold, now: float) -> CreateBlock:
+    def _create_block(self, hold: CreateHold, now: float) -> CreateBlock:
         kind = _KINDS[hold.cause]
         message, until = hold.reason, None
         if now < hold.until:
@@ -574,9 +574,11 @@ class CreateBackoff:
             # A trial is no refusal: nobody need be stopped or shut down for it.
             kind = kind if kind is CreateBlockKind.CAPACITY else CreateBlockKind.OTHER
         topic = f"{hold.cause.value} {hold.error}"
-        return self._hindrance_in(hold.scope, kind=kind, message=message, until=until, topic=topic)
+        return self._create_block_in(
+            hold.scope, kind=kind, message=message, until=until, topic=topic
+        )
 
-    def _hindrance_in(
+    def _create_block_in(
         self, scope: Scope, *, kind: CreateBlockKind, message: str, until: float | None, topic: str
     ) -> CreateBlock:
         covers = frozenset(n for n, t in self._types.items() if self.covers(scope, t))

@@ -13,7 +13,7 @@ class HoldCause(Enum):
     QUOTA = "quota"
     RATE_LIMIT = "rate_limit"
     ERROR = "error"
-    STILLBORN = "stillborn"
+    BOOT_FAILURE = "boot_failure"
 
 
 class CreateBlockKind(Enum):

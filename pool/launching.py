@@ -57,7 +57,7 @@ def on_created(core: PoolCore, event: Created, now: float) -> None:
     if worker is None:
         worker = core.add_worker(event.instance, type_, now=now)
         # A listing may have shown it, and one have lacked it, before the call returned.
-        worker.cloud.listed = pending.came_and_went
+        worker.cloud.listed = pending.seen_and_gone
     if worker.token != event.token:
         # The tags are not there yet; the answer itself says what it is.
         core.bind_launch(worker, event.token)
@@ -144,7 +144,7 @@ def tally_of(core: PoolCore, scope: Scope) -> InstanceCounts:
     covers = core.holds.covers
     there = [worker for worker in core.workers.values() if covers(scope, worker.type)]
     going = [worker for worker in there if worker.state is WorkerState.SHUTDOWN]
-    types = (type_of(core, pending.launch) for pending in core.hoped_for())
+    types = (type_of(core, pending.launch) for pending in core.expected_launches())
     coming = [type_ for type_ in types if covers(scope, type_)]
     return InstanceCounts(
         there=len(there),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
 from longshore.pool import absence, launching, probing, shutdown, troubles
+from longshore.pool.backoff import sentence
 from longshore.pool.core import PoolCore
-from longshore.pool.delays import sentence
 from longshore.pool.messages import Listed, ListingFailed, ListInstances, SetTags
 from longshore.pool.model import InstanceSeen, Worker, WorkerState
 from longshore.pool.tags import behavior_from, tags_of, type_from
@@ -52,8 +52,8 @@ def on_listed(core: PoolCore, event: Listed, now: float) -> None:
 
 def _take_up_missing(core: PoolCore, began_at: float, now: float) -> None:
     """Take up what an earlier process knew and the first listing lacks: it may be there."""
-    for instance_id in sorted(core.missing):
-        seen = core.missing[instance_id]
+    for instance_id in sorted(core.unlisted):
+        seen = core.unlisted[instance_id]
         worker = core.add_worker(seen, type_from(dict(seen.tags), core.types), now=now)
         worker.cloud.remembered = True
         worker.cloud.listed_at = 0.0

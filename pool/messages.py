@@ -400,7 +400,7 @@ class BrokenReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldUp:
+class StoreStalled:
     """What was decided `since` then is not done yet: it waits for the store.
 
     Signals among it are dropped; all else is done in the end.
@@ -410,7 +410,7 @@ class HeldUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovedOn:
+class StoreRecovered:
     """What is decided is done at once again, and so is what waited."""
 
 
@@ -437,6 +437,6 @@ PoolEvent = (
     | LogComplete
     | BrokenReported
     | InterruptionNoticed
-    | HeldUp
-    | MovedOn
+    | StoreStalled
+    | StoreRecovered
 )

@@ -371,7 +371,7 @@ class LoadRecord:
     last_container: str = ""
 
     @property
-    def sharers(self) -> int:
+    def on_shared_cpu(self) -> int:
         """Return how many attempts share the one cpu of those that ask for none."""
         return len(self.sharing)
 
@@ -400,7 +400,7 @@ class HealthRecord:
     #: When the cloud takes it back, by its own word, "" where that is not known.
     interruption: str = ""
     #: Starts in a row that failed for a cause that lies with the instance.
-    strikes: int = 0
+    refusals: int = 0
     #: It gets no new work until then, since its runner said that too much runs there.
     overloaded_until: float = 0.0
     #: Who ended there without having run, through no fault of their own, since one of their kind
@@ -411,8 +411,8 @@ class HealthRecord:
     #: Until when what is swallowed of a user's counts for nothing, by user: a trial has passed.
     acquitted: dict[str, float] = field(default_factory=dict)
     #: Whether a program has run there (`pool.boot_failures`), and whether it was of no use before.
-    proven: bool = False
-    stillborn: bool = False
+    has_run: bool = False
+    boot_failed: bool = False
     last_error: str = ""
 
     @property
@@ -566,7 +566,7 @@ class PoolAttempt:
     #: busy, and is told to end before its instance is destroyed.
     resident: bool = False
     #: Whether it was told to end for that.
-    dismissed: bool = False
+    told_to_end: bool = False
     #: Of a stray that is kept, since another store may know it: that store. "" for all others.
     store: str = ""
     #: When such a stray was found.
@@ -612,7 +612,7 @@ class PendingLaunch:
     #: When the answer was found to be ambiguous.
     lost_answer_at: float | None = None
     #: Whether its instance is known to have been there and to be gone.
-    came_and_went: bool = False
+    seen_and_gone: bool = False
 
 
 def stray_id(worker_id: str, remote_id: str) -> str:

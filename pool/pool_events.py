@@ -94,7 +94,7 @@ class AttemptEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptDismissed:
+class ResidentToldToEnd:
     """A resident was told to end, since its instance is to be destroyed."""
 
     attempt_id: str
@@ -157,7 +157,7 @@ Notice = (
     | AttemptRunning
     | AttemptImageKnown
     | AttemptEnd
-    | AttemptDismissed
+    | ResidentToldToEnd
     | AttemptLogComplete
     | AttemptLogLost
     | StrayFound

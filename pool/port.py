@@ -84,9 +84,9 @@ class PoolPort(PoolView):
     # ---- what they see -----------------------------------------------------------------------
 
     @property
-    def awaited(self) -> frozenset[str]:
+    def claimed_workers(self) -> frozenset[str]:
         """Return the workers that somebody waits for."""
-        return self._core.awaited
+        return self._core.claimed_workers
 
     def attempt(self, attempt_id: str) -> PoolAttempt | None:
         """Return an attempt that is or may be on a worker, None for all others."""
@@ -104,21 +104,21 @@ class PoolPort(PoolView):
         """Return whether work may be planned onto a worker, now or when it is ready."""
         return probing.takes_work(self._core, worker, now)
 
-    def staying_sharers(self, worker: Worker) -> int:
+    def staying_on_shared_cpu(self, worker: Worker) -> int:
         """Return how many of those who share a cpu on a worker are not told to end."""
-        return attempts.staying_sharers(self._core, worker)
+        return attempts.staying_on_shared_cpu(self._core, worker)
 
-    def hoped_for(self) -> Sequence[PendingLaunch]:
+    def expected_launches(self) -> Sequence[PendingLaunch]:
         """Return the launches, oldest first, that may still bring an instance not known here."""
-        return self._core.hoped_for()
+        return self._core.expected_launches()
 
-    def missing(self) -> Mapping[str, str]:
+    def unlisted(self) -> Mapping[str, str]:
         """Return the token of the launch, "" for none, of each missing instance."""
-        return self._core.missing_tokens()
+        return self._core.unlisted_tokens()
 
-    def number_missing_beside(self, hoped_for: Sequence[PendingLaunch]) -> int:
+    def number_unlisted_beside(self, expected_launches: Sequence[PendingLaunch]) -> int:
         """Return how many instances are missing, but for those that such launches made."""
-        return len(self._core.missing_beside(hoped_for))
+        return len(self._core.unlisted_beside(expected_launches))
 
     def leaving(self, now: float) -> Sequence[InstanceType]:
         """Return the types of the instances whose places in quotas will soon be free."""

@@ -16,8 +16,8 @@ from longshore.pool import (
     sizes,
     trials,
 )
+from longshore.pool.backoff import doubled_s
 from longshore.pool.core import PoolCore
-from longshore.pool.delays import doubled_s
 from longshore.pool.messages import (
     BrokenReported,
     CloseSession,

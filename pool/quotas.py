@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from longshore.drivers.interface import InstanceType
-from longshore.pool.delays import doubled_s
+from longshore.pool.backoff import doubled_s
 from longshore.pool.holds import EVERYTHING, InstanceCounts, Scope
 
 _LONGEST_S = 3600.0

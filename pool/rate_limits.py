@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from longshore.drivers.errors import BugError
-from longshore.pool.delays import CallDelay
+from longshore.pool.backoff import CallDelay
 from longshore.pool.messages import DestroyInstance, FindInstance, ListInstances, SetTags
 
 QueuedCall = DestroyInstance | ListInstances | FindInstance | SetTags

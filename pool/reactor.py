@@ -28,13 +28,11 @@ from longshore.pool.messages import (
     Destroyed,
     DestroyFailed,
     FindFailed,
-    HeldUp,
     InstanceFound,
     InterruptionNoticed,
     Listed,
     ListingFailed,
     LogComplete,
-    MovedOn,
     PoolEvent,
     ProbeFailed,
     ProbeSucceeded,
@@ -42,6 +40,8 @@ from longshore.pool.messages import (
     SessionLost,
     StartRefused,
     StartUnknown,
+    StoreRecovered,
+    StoreStalled,
     TagsFailed,
     TagsSet,
 )
@@ -97,9 +97,9 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             attempts.on_image(core, event, now)
         case LogComplete():
             attempts.on_log_complete(core, event)
-        case HeldUp():
+        case StoreStalled():
             store_stall.begin(core, event)
-        case MovedOn():
+        case StoreRecovered():
             store_stall.end(core, now)
         case _:
             assert_never(event)

@@ -26,7 +26,7 @@ from longshore.pool.messages import (
     TagsSet,
 )
 from longshore.pool.model import BehaviorNote, IdleBehavior, PoolAttempt, Worker, WorkerState
-from longshore.pool.pool_events import AttemptDismissed
+from longshore.pool.pool_events import ResidentToldToEnd
 from longshore.pool.shutdown_decision import (
     NOT_READY,
     Hold,
@@ -37,7 +37,7 @@ from longshore.pool.shutdown_decision import (
     ShutdownFacts,
     shutdown_decision,
 )
-from longshore.pool.signals import given_up
+from longshore.pool.signals import unkillable
 from longshore.pool.tags import tags_of
 from longshore.pool.timers import Lasts, TimerKind
 from longshore.pool.transitions import Trigger
@@ -49,18 +49,18 @@ from longshore.pool.transitions import Trigger
 # longest grace period among them, and at most for the time between TERM and KILL that all get.
 
 
-def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
+def stop_residents(core: PoolCore, worker: Worker, now: float) -> bool:
     """Tell the residents of a worker to end; return whether some are to be waited for.
 
     Nobody is waited for without a session to tell them, nor those that survive KILL.
     """
     residents = [core.attempts[attempt_id] for attempt_id in sorted(worker.load.resident)]
-    ending = [attempt for attempt in residents if not signals.given_up(attempt)]
+    ending = [attempt for attempt in residents if not signals.unkillable(attempt)]
     if not worker.link.session_up or not ending:
         return False
     for attempt in ending:
-        attempt.dismissed = True
-        core.notices.append(AttemptDismissed(attempt_id=attempt.id, worker_id=worker.id))
+        attempt.told_to_end = True
+        core.notices.append(ResidentToldToEnd(attempt_id=attempt.id, worker_id=worker.id))
         if signals.tell_to_end(attempt):
             signals.send_if_wanted(core, attempt, now)
     _wait(core, worker, ending, now)
@@ -68,7 +68,7 @@ def dismiss(core: PoolCore, worker: Worker, now: float) -> bool:
 
 
 def wait_anew(core: PoolCore, worker: Worker, now: float) -> None:
-    """Give the dismissed residents of a worker their whole time again, if some are waited for."""
+    """Give residents that are told to end their whole time again, if some are waited for."""
     ending = [a for a in core.attempts_on(worker.id) if _is_ending(a)]
     if worker.state is WorkerState.SHUTDOWN and worker.link.session_up and ending:
         _wait(core, worker, ending, now)
@@ -81,12 +81,12 @@ def _wait(core: PoolCore, worker: Worker, ending: Sequence[PoolAttempt], now: fl
 
 
 def are_ending(core: PoolCore, worker: Worker) -> bool:
-    """Return whether a resident that was dismissed still runs, or its log is still on its way."""
+    """Return whether a resident that was told to end still runs, or its log is still on its way."""
     return any(_is_ending(attempt) for attempt in core.attempts_on(worker.id))
 
 
 def _is_ending(attempt: PoolAttempt) -> bool:
-    return attempt.dismissed and not signals.given_up(attempt)
+    return attempt.told_to_end and not signals.unkillable(attempt)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def set_behavior(
         worker.behavior = behavior
         if behavior is IdleBehavior.RUN:
             # No pass could use it while it was idle: the next says whether anybody waits for it.
-            core.awaited |= {worker.id}
+            core.claimed_workers |= {worker.id}
         if held and worker.link.session_up:
             set_lease(core, worker)
         worker.invalidate_probe()
@@ -191,7 +191,7 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
             core.timers.set(TimerKind.TAGS, worker.id, now + _TAGS_AGAIN_S)
 
 
-def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
+def mark_broken(core: PoolCore, worker: Worker, verdict: str) -> None:
     """Judge a worker to be of no use, for good: it gets no more work and drains (see `review`)."""
     if not worker.health.verdict:
         worker.health.verdict = verdict
@@ -202,7 +202,7 @@ def condemn(core: PoolCore, worker: Worker, verdict: str) -> None:
 def in_use(core: PoolCore, worker: Worker) -> bool:
     """Return whether something keeps a worker busy that has not been given up."""
     return not all(
-        given_up(core.attempts[attempt_id])
+        unkillable(core.attempts[attempt_id])
         for attempt_id in worker.load.attempts.keys() - worker.load.resident
     )
 
@@ -242,12 +242,12 @@ def review(core: PoolCore, worker: Worker, now: float, *, asked: Trigger | None 
 def _facts(core: PoolCore, worker: Worker, asked: Trigger | None) -> ShutdownFacts:
     return ShutdownFacts(
         asked=asked,
-        awaited=worker.id in core.awaited,
+        is_claimed=worker.id in core.claimed_workers,
         in_use=in_use(core, worker),
         behavior_asked=worker.id in core.asked_behaviors,
         spares_unknown=core.spares_unknown,
-        stalled=core.held_up,
-        moved_on_at=core.moved_on_at,
+        stalled=core.stalled,
+        recovered_at=core.recovered_at,
     )
 
 
@@ -269,7 +269,7 @@ def _shut_down(core: PoolCore, worker: Worker, trigger: Trigger, now: float) -> 
         worker.shutdown.reason = f"{trigger.value}: {because}" if because else trigger.value
     core.move(worker, trigger, now)
     core.timers.clear_all(worker.id, Lasts.UNTIL_SHUTDOWN)
-    if unheard or trigger is Trigger.KILLED or not dismiss(core, worker, now):
+    if unheard or trigger is Trigger.KILLED or not stop_residents(core, worker, now):
         _end(core, worker, now)
 
 
@@ -287,7 +287,7 @@ def set_awaited(core: PoolCore, worker_ids: frozenset[str], now: float) -> None:
 
     One that is let run again counts among them until the next pass.
     """
-    before, core.awaited = core.awaited, worker_ids
+    before, core.claimed_workers = core.claimed_workers, worker_ids
     for worker_id in sorted(before - worker_ids):
         worker = core.workers.get(worker_id)
         if worker is not None:
@@ -371,7 +371,7 @@ def wait_no_longer(core: PoolCore, worker: Worker, now: float) -> None:
 
 def on_dismissal_due(core: PoolCore, worker: Worker, now: float) -> None:
     """The residents of a worker had their time; while the store is stalled they have not."""
-    if core.held_up:
+    if core.stalled:
         core.timers.set(TimerKind.DISMISSAL, worker.id, now + core.settings.shutdown_timeout_s)
     else:
         wait_no_longer(core, worker, now)
@@ -379,7 +379,7 @@ def on_dismissal_due(core: PoolCore, worker: Worker, now: float) -> None:
 
 def on_destroy_due(core: PoolCore, worker: Worker, now: float) -> None:
     """Repeat a destroy; while the store is stalled, later."""
-    if core.held_up:
+    if core.stalled:
         core.timers.set(TimerKind.DESTROY, worker.id, now + core.settings.shutdown_timeout_s)
     elif worker.state is WorkerState.SHUTDOWN:
         destroy(core, worker, now)

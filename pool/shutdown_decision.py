@@ -76,7 +76,7 @@ class ShutdownFacts:
     #: What somebody asks for just now: KILLED, LISTED_AGAIN or UNWANTED.
     asked: Trigger | None
     #: Whether a claim waits for it, or it was let run again and no pass has looked at it since.
-    awaited: bool
+    is_claimed: bool
     #: Whether something keeps it busy that has not been given up.
     in_use: bool
     #: Whether its idle behavior was asked for, and no listing has shown that yet.
@@ -85,7 +85,7 @@ class ShutdownFacts:
     spares_unknown: bool
     #: Whether the store is stalled, and when that was over last.
     stalled: bool
-    moved_on_at: float
+    recovered_at: float
 
 
 def shutdown_decision(
@@ -183,9 +183,9 @@ def _timeout(
     worker: Worker, facts: ShutdownFacts, settings: PoolSettings
 ) -> tuple[Trigger | None, float]:
     """Return which timeout a worker has, None for none, and when it ends."""
-    heard_at = max(worker.link.last_contact, facts.moved_on_at)
+    heard_at = max(worker.link.last_contact, facts.recovered_at)
     if worker.state in NOT_READY:
-        end_at = max(worker.link.boots_since, facts.moved_on_at) + settings.boot_timeout_s
+        end_at = max(worker.link.boots_since, facts.recovered_at) + settings.boot_timeout_s
         if is_draining(worker):
             # What was found there may end, as long as the instance is heard of (see `_drained`).
             if worker.link.session_up:
@@ -225,7 +225,7 @@ def _drained(
 def _idle(
     worker: Worker, facts: ShutdownFacts, settings: PoolSettings, now: float
 ) -> Decision | None:
-    if worker.state is not WorkerState.IDLE or facts.awaited or is_draining(worker):
+    if worker.state is not WorkerState.IDLE or facts.is_claimed or is_draining(worker):
         return None
     # While it rests (see `attempts._pause`) it might not have been used.
     idle_since = max(worker.state_since, worker.health.overloaded_until)
@@ -243,7 +243,7 @@ def _once_released(
         return ShutDown(trigger=trigger)
     if facts.stalled:
         return None
-    waits_since = max(worker.state_since, worker.load.last_busy, facts.moved_on_at)
+    waits_since = max(worker.state_since, worker.load.last_busy, facts.recovered_at)
     latest = waits_since + settings.probe_timeout_s
     return RecheckAt(at=latest) if now < latest else ShutDown(trigger=trigger)
 

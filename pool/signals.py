@@ -40,7 +40,7 @@ def kills_of(attempt: PoolAttempt) -> int:
             assert_never(unknown)
 
 
-def given_up(attempt: PoolAttempt) -> bool:
+def unkillable(attempt: PoolAttempt) -> bool:
     """Return whether KILL was sent to an attempt so often that it will never end."""
     return kills_of(attempt) > _KILLS_BEFORE_DRAIN
 
@@ -62,7 +62,7 @@ def send_if_wanted(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     worker = core.workers.get(attempt.worker_id)
     if not attempt.is_to_end:
         return
-    if core.held_up:
+    if core.stalled:
         return
     if worker is None or not worker.link.session_up:
         return

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from longshore.pool import attempts, shutdown, signals
 from longshore.pool.core import PoolCore
-from longshore.pool.messages import HeldUp
+from longshore.pool.messages import StoreStalled
 from longshore.pool.model import PoolAttempt
 
 
-def begin(core: PoolCore, event: HeldUp) -> None:
+def begin(core: PoolCore, event: StoreStalled) -> None:
     """Suspend timeouts, and take back the signals that were decided and not sent."""
-    core.held_up = True
+    core.stalled = True
     for attempt in _to_end(core):
         signals.take_back(core, attempt, event.since)
 
 
 def end(core: PoolCore, now: float) -> None:
     """Send the signals that are due by now, and let the timeouts of all workers begin anew."""
-    core.held_up = False
-    core.moved_on_at = now
+    core.stalled = False
+    core.recovered_at = now
     for attempt in _to_end(core):
         attempts.signal_if_wanted(core, attempt, now)
     for worker_id in sorted(core.workers):

@@ -57,7 +57,7 @@ def take_in(
     if not kept_for and not worker.launched_here:
         # An earlier process may have started it there. What another store knows, or an image brings
         # along, says nothing of whether what we start runs.
-        boot_failures.prove(core, worker, now)
+        boot_failures.note_run(core, worker, now)
     return attempt
 
 

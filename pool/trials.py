@@ -14,8 +14,8 @@ can tell whether it is broken or the requests are, so nothing is concluded from 
   image, or without.
 - *At three* the instance gets no work until a probe has let its runner try the engine: with a
   container of the runner's own, in which there is no image and no word of a user's.
-- *A trial that fails* condemns the instance: it drains, with the reason. *One that passes* ends the
-  count, and for a while what is swallowed of the same users' counts for nothing there: their
+- *A trial that fails* marks the instance broken: it drains, with the reason. *One that passes* ends
+  the count, and for a while what is swallowed of the same users' counts for nothing there: their
   requests were at fault in a way that the runner does not know, and must not keep others waiting.
 
 Doubts: what was under way on the instance by the third end is swallowed too. A trial that passes
@@ -101,7 +101,7 @@ def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> 
         number = len(swallowed)
         who = f"{number} containers" if number != 1 else "a container"
         what = f"{who} could not run there: {event.trial_error}"
-        shutdown.condemn(core, worker, what)
+        shutdown.mark_broken(core, worker, what)
         boot_failures.note(core, worker, what, now)
         return
     for user in sorted({each.user for each in swallowed.values()}):

@@ -18,7 +18,7 @@ from longshore.drivers.errors import (
     QuotaError,
     RateLimitError,
 )
-from longshore.pool.delays import sentence
+from longshore.pool.backoff import sentence
 
 _LASTING = 3
 """From so much weight on it is no chance; what each failure weighs is `_weight`."""

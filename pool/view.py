@@ -58,9 +58,9 @@ class PoolView:
         """Return a type as its instances turned out to be."""
         return self._core.as_found(type_)
 
-    def is_missing(self, instance_id: str) -> bool:
+    def is_unlisted(self, instance_id: str) -> bool:
         """Return whether an earlier process knew an instance, and no listing has told yet."""
-        return instance_id in self._core.missing
+        return instance_id in self._core.unlisted
 
     def is_offline(self, worker: Worker, now: float) -> bool:
         """Return whether a worker is not reached, and gets no work for that."""
@@ -68,8 +68,12 @@ class PoolView:
 
     def number_of_instances(self) -> int:
         """Return how many there are, with those that are missing or may yet come."""
-        hoped_for = self._core.hoped_for()
-        return len(self.workers) + len(hoped_for) + len(self._core.missing_beside(hoped_for))
+        expected_launches = self._core.expected_launches()
+        return (
+            len(self.workers)
+            + len(expected_launches)
+            + len(self._core.unlisted_beside(expected_launches))
+        )
 
     def kill_at(self, attempt_id: str) -> float | None:
         """Return when KILL comes to an attempt, None while nothing sets a time."""
@@ -98,12 +102,12 @@ class PoolView:
         """Return whether a hold is for a type."""
         return self._core.holds.covers(hold.scope, type_)
 
-    def hindrances(self, now: float) -> Callable[[InstanceType], CreateBlock | None]:
+    def create_blocks(self, now: float) -> Callable[[InstanceType], CreateBlock | None]:
         """Return what tells what keeps a type from being created now, None for nothing."""
         core, tally = self._core, self._tally()
         in_flight = launching.types_in_flight(core)
-        unproven = core.stillborn > 0 and boot_failures.unproven(core)
-        return lambda type_: core.holds.hindrance(
+        unproven = core.boot_failures > 0 and boot_failures.any_untried(core)
+        return lambda type_: core.holds.create_block(
             type_, in_flight=in_flight, unproven=unproven, tally=tally, now=now
         )
 
@@ -120,19 +124,19 @@ class PoolView:
         return self._core.troubles.told()
 
     @property
-    def stillborn(self) -> int:
+    def boot_failures(self) -> int:
         """Return how many instances in a row were of no use."""
-        return self._core.stillborn
+        return self._core.boot_failures
 
     @property
-    def stillborn_why(self) -> str:
+    def boot_failure_reason(self) -> str:
         """Return for what the last of these was of no use."""
-        return self._core.stillborn_why
+        return self._core.boot_failure_reason
 
     @property
-    def stillborn_since(self) -> float:
+    def boot_failures_since(self) -> float:
         """Return when the oldest of these was bought."""
-        return self._core.stillborn_since
+        return self._core.boot_failures_since
 
     # ---- listings, leaks, and the store ------------------------------------------------------
 
@@ -179,11 +183,11 @@ class PoolView:
         return leaks.leftover_leak(self._core, leftover, since)
 
     @property
-    def held_up(self) -> bool:
+    def stalled(self) -> bool:
         """Return whether the store cannot be written, so that nothing is done."""
-        return self._core.held_up
+        return self._core.stalled
 
     @property
-    def moved_on_at(self) -> float:
-        """Return when it could be written again last, less than all times for never held up."""
-        return self._core.moved_on_at
+    def recovered_at(self) -> float:
+        """Return when it could be written again last, less than all times for never stalled."""
+        return self._core.recovered_at

@@ -1,4 +1,4 @@
-"""Cases for the mix of new instances, from a seed, and what is really the cheapest for them."""
+"""Cases for the packing of new instances, from a seed, and what is really the cheapest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ import pulp
 
 from longshore.dispatcher.domain.containers import Placement
 from longshore.dispatcher.domain.feasibility import price_order
-from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option, cheapest_mix
+from longshore.dispatcher.scheduler.scale_up.solve import (
+    Item,
+    NewInstance,
+    Option,
+    cheapest_solution,
+)
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.charging import charge
 from tests.samples import GIB
@@ -26,7 +31,7 @@ def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[It
     """Return wants of few containers, on types with odd prices and shapes."""
     dice = random.Random(seed)
     types = [random_type(dice, number) for number in range(dice.randint(2, 6))]
-    wants: list[Item] = []
+    items: list[Item] = []
     left = dice.randint(1, containers)
     for index in range(dice.randint(1, classes)):
         need = Resources(
@@ -38,13 +43,13 @@ def random_case(seed: int, *, containers: int = 12, classes: int = 4) -> list[It
         options = [
             Option(type=type_, need=need)
             for type_ in sorted(types, key=price_order)
-            if charge(need, sharers=0).fits_in(type_.allocatable) and dice.random() < 0.9
+            if charge(need, on_shared_cpu=0).fits_in(type_.allocatable) and dice.random() < 0.9
         ]
         count = dice.randint(1, max(1, left))
         if options and left:
-            wants.append(Item(index=index, count=count, options=tuple(options)))
+            items.append(Item(index=index, count=count, options=tuple(options)))
             left -= count
-    return wants or random_case(seed + 1_000_000, containers=containers, classes=classes)
+    return items or random_case(seed + 1_000_000, containers=containers, classes=classes)
 
 
 def random_type(dice: random.Random, number: int) -> InstanceType:
@@ -69,16 +74,16 @@ def random_type(dice: random.Random, number: int) -> InstanceType:
 
 
 def solve(
-    wants: Sequence[Item],
+    items: Sequence[Item],
     *,
     placement: Placement = Placement.PACKED,
     max_containers: int = MAX_CONTAINERS,
     most_instances: int = 1000,
     most: dict[str, int] | None = None,
 ) -> tuple[NewInstance, ...]:
-    """Return the mix, with limits that most cases do not reach."""
-    return cheapest_mix(
-        wants,
+    """Return the solution, with limits that most cases do not reach."""
+    return cheapest_solution(
+        items,
         placement=placement,
         max_containers=max_containers,
         most_instances=most_instances,
@@ -86,25 +91,25 @@ def solve(
     )
 
 
-def price(mix: Sequence[NewInstance]) -> Decimal:
-    """Return what a mix costs an hour."""
-    return sum((new.type.price_usd_per_hour for new in mix), Decimal(0))
+def price(solution: Sequence[NewInstance]) -> Decimal:
+    """Return what a solution costs an hour."""
+    return sum((new.type.price_usd_per_hour for new in solution), Decimal(0))
 
 
-def holds(wants: Sequence[Item], type_: InstanceType, contents: Sequence[tuple[int, int]]) -> bool:
+def holds(items: Sequence[Item], type_: InstanceType, contents: Sequence[tuple[int, int]]) -> bool:
     """Return whether an instance holds (index, count) pairs, found one container at a time."""
     needs = {
-        (want.index, option.type.name): option.need for want in wants for option in want.options
+        (item.index, option.type.name): option.need for item in items for option in item.options
     }
-    free, sharers, held = type_.allocatable, 0, 0
+    free, on_shared_cpu, held = type_.allocatable, 0, 0
     for index, count in contents:
         need = needs.get((index, type_.name))
         if count and need is None:
             return False
         for _ in range(count):
             assert need is not None
-            free = free.minus(charge(need, sharers=sharers))
-            sharers += need.cpu_millis == 0
+            free = free.minus(charge(need, on_shared_cpu=on_shared_cpu))
+            on_shared_cpu += need.cpu_millis == 0
             held += 1
     return (
         held <= MAX_CONTAINERS
@@ -113,30 +118,30 @@ def holds(wants: Sequence[Item], type_: InstanceType, contents: Sequence[tuple[i
     )
 
 
-def cheapest_by_contents(wants: Sequence[Item]) -> dict[tuple[int, ...], InstanceType]:
-    """Return the cheapest type for everything that one instance can hold of the wants."""
+def cheapest_by_contents(items: Sequence[Item]) -> dict[tuple[int, ...], InstanceType]:
+    """Return the cheapest type for everything that one instance can hold of the items."""
     types = sorted(
-        {option.type.name: option.type for w in wants for option in w.options}.values(),
+        {option.type.name: option.type for w in items for option in w.options}.values(),
         key=price_order,
     )
     found: dict[tuple[int, ...], InstanceType] = {}
-    for counts in _counts(wants):
-        contents = [(w.index, n) for w, n in zip(wants, counts, strict=True) if n]
-        type_ = next((t for t in types if contents and holds(wants, t, contents)), None)
+    for counts in _counts(items):
+        contents = [(w.index, n) for w, n in zip(items, counts, strict=True) if n]
+        type_ = next((t for t in types if contents and holds(items, t, contents)), None)
         if type_ is not None:
             found[counts] = type_
     return found
 
 
-def _counts(wants: Sequence[Item]) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*(range(want.count + 1) for want in wants))
+def _counts(items: Sequence[Item]) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(range(item.count + 1) for item in items))
 
 
-def optimum(wants: Sequence[Item]) -> Decimal:
+def optimum(items: Sequence[Item]) -> Decimal:
     """Return the lowest price that holds all wants, by going through every partition."""
-    prices = {p: t.price_usd_per_hour for p, t in cheapest_by_contents(wants).items()}
-    best: dict[tuple[int, ...], Decimal] = {(0,) * len(wants): Decimal(0)}
-    for state in itertools.islice(_counts(wants), 1, None):
+    prices = {p: t.price_usd_per_hour for p, t in cheapest_by_contents(items).items()}
+    best: dict[tuple[int, ...], Decimal] = {(0,) * len(items): Decimal(0)}
+    for state in itertools.islice(_counts(items), 1, None):
         first = next(place for place, count in enumerate(state) if count)
         ways = []
         for held in itertools.product(*(range(count + 1) for count in state)):
@@ -144,12 +149,12 @@ def optimum(wants: Sequence[Item]) -> Decimal:
                 rest = tuple(a - b for a, b in zip(state, held, strict=True))
                 ways.append(prices[held] + best[rest])
         best[state] = min(ways)
-    return best[tuple(want.count for want in wants)]
+    return best[tuple(item.count for item in items)]
 
 
-def optimum_by_program(wants: Sequence[Item]) -> Decimal:
+def optimum_by_program(items: Sequence[Item]) -> Decimal:
     """Return the lowest price that holds all wants, by an integer program."""
-    patterns = sorted(cheapest_by_contents(wants).items())
+    patterns = sorted(cheapest_by_contents(items).items())
     program = pulp.LpProblem("mix", pulp.LpMinimize)
     bought = [
         program.add_variable(f"bought_{number}", lowBound=0, cat=pulp.LpInteger)
@@ -157,8 +162,8 @@ def optimum_by_program(wants: Sequence[Item]) -> Decimal:
     ]
     pairs = list(zip(bought, patterns, strict=True))
     program += pulp.lpSum(b * float(t.price_usd_per_hour) for b, (_, t) in pairs)
-    for place, want in enumerate(wants):
-        program += pulp.lpSum(b * held[place] for b, (held, _) in pairs) >= want.count
+    for place, item in enumerate(items):
+        program += pulp.lpSum(b * held[place] for b, (held, _) in pairs) >= item.count
     # CBC is told to prove the optimum, without its usual gap.
     program.solve(pulp.COIN_CMD(path=str(CBC), msg=False, gapRel=0))
     assert pulp.LpStatus[program.status] == "Optimal"

@@ -133,7 +133,7 @@ class _Walk:
         if isinstance(thing, QueuedMemory):
             # It knows specifications by their identity, which is another in each run.
             names = ["total_bytes"]
-            self._each("{", sorted(thing._sharers.values()))
+            self._each("{", sorted(thing._users.values()))
         else:
             names += getattr(thing, "__dict__", {})
         for name in sorted(set(names)):

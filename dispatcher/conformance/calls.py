@@ -121,7 +121,7 @@ def check_same_token(bench: Bench) -> None:
     subject = bench.first()
     again = bench.create(subject.wish)
     if again.id != subject.id:
-        bench.dismiss(again.instance)
+        bench.destroy_now(again.instance)
         raise Nonconformity(
             f"the token of {subject.id} made {again.id} as well",
             "hand the token to the cloud, or look for it before creating",
@@ -142,7 +142,7 @@ def check_other_set(bench: Bench) -> None:
             )
         again = bench.create(subject.wish, into=other)
         if again.id != subject.id:
-            bench.dismiss(again.instance)
+            bench.destroy_now(again.instance)
             raise Nonconformity(
                 f"with the token of {subject.id}, an instance set that was made later makes "
                 f"{again.id}",
@@ -159,7 +159,7 @@ def check_only_one(bench: Bench) -> None:
         second = bench.create()
     except QuotaError:
         return
-    bench.dismiss(second.instance)
+    bench.destroy_now(second.instance)
     raise Nonconformity(
         f"{second.id} was made beside {subject.id}, and many-instances is not claimed",
         "claim it, or raise QuotaError",
@@ -178,7 +178,7 @@ def check_one_token_at_once(bench: Bench) -> None:
                 "hand the token to the cloud, or take a lock around looking and creating",
             )
     finally:
-        _dismiss(bench, made)
+        _destroy_all(bench, made)
 
 
 def check_many_at_once(bench: Bench) -> None:
@@ -193,7 +193,7 @@ def check_many_at_once(bench: Bench) -> None:
         for each in made:
             bench.await_listed(each.id)
     finally:
-        _dismiss(bench, made)
+        _destroy_all(bench, made)
 
 
 def check_other_cluster(bench: Bench) -> None:
@@ -355,9 +355,9 @@ def _at_once(bench: Bench, wishes: Sequence[Wish]) -> list[Subject]:
         return list(threads.map(bench.create, wishes))
 
 
-def _dismiss(bench: Bench, made: Sequence[Subject]) -> None:
+def _destroy_all(bench: Bench, made: Sequence[Subject]) -> None:
     for instance in {each.id: each.instance for each in made}.values():
-        bench.dismiss(instance)
+        bench.destroy_now(instance)
 
 
 def _await_tags(bench: Bench, subject: Subject, wanted: dict[str, str]) -> None:

@@ -130,7 +130,7 @@ def check_lost_answer(bench: Bench) -> None:
                 "hand the token to the cloud, or look for it before creating",
             )
     finally:
-        bench.dismiss(again.instance)
+        bench.destroy_now(again.instance)
 
 
 def check_duplicates(bench: Bench) -> None:

@@ -239,9 +239,9 @@ class Bench:
         try:
             yield subject
         finally:
-            self.dismiss(subject.instance)
+            self.destroy_now(subject.instance)
 
-    def dismiss(self, instance: Instance) -> None:
+    def destroy_now(self, instance: Instance) -> None:
         """Destroy an instance that a check is done with; what fails is left to the sweep."""
         with suppress(CloudError):
             instance.destroy()
@@ -253,7 +253,7 @@ class Bench:
         """Destroy the shared instance where there can be only one."""
         if not self.many and isinstance(subject := self._facts.get("first"), Subject):
             self.forget_first()
-            self.dismiss(subject.instance)
+            self.destroy_now(subject.instance)
 
     # ---- the shared instance -------------------------------------------------------------------
 

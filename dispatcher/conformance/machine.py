@@ -129,7 +129,7 @@ def check_power_off(bench: Bench) -> None:
             "have the cloud end what powers itself off, and let the login user run the command",
         )
     finally:
-        bench.dismiss(subject.instance)
+        bench.destroy_now(subject.instance)
 
 
 def check_watch(bench: Bench) -> str:

@@ -338,9 +338,9 @@ class Attempt:
     #: None until it is known.
     outcome: AttemptOutcome | None = None
     #: What its outcome will be once it has ended, None while it was not told to.
-    ending: AttemptOutcome | None = None
+    intended_outcome: AttemptOutcome | None = None
     #: For what it was told to end.
-    ending_for: StopReason = NO_STOP
+    stop_reason: StopReason = NO_STOP
     exit_code: int | None = None
     reason: Reason | None = None
     stdout_bytes: int = 0

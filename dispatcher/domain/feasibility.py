@@ -39,7 +39,7 @@ def rejections(
 
     A request of no cpus needs one that it can share, also where it is the only one.
     """
-    wanted = charge(need(type_, resources, unnamed), sharers=0)
+    wanted = charge(need(type_, resources, unnamed), on_shared_cpu=0)
     reasons = [_too_small(type_, dimension) for dimension in wanted.shortages(type_.allocatable)]
     reasons += _gpu_rejections(type_, constraints)
     if constraints.instance_types and type_.name not in constraints.instance_types:
@@ -138,7 +138,7 @@ def whole(type_: InstanceType) -> InstanceType:
 
 def has_room(type_: InstanceType, wanted: Resources) -> bool:
     """Return whether an empty instance of a type has room for one request."""
-    return charge(wanted, sharers=0).fits_in(type_.allocatable)
+    return charge(wanted, on_shared_cpu=0).fits_in(type_.allocatable)
 
 
 def cheapest_with_room(
@@ -181,7 +181,7 @@ def within_price(
 
 def what_is_left(type_: InstanceType, wanted: Resources) -> str:
     """Return what a type has in each dimension in which it is too small, "" when in none."""
-    short = charge(wanted, sharers=0).shortages(type_.allocatable)
+    short = charge(wanted, on_shared_cpu=0).shortages(type_.allocatable)
     return amounts_told(type_.allocatable, short)
 
 
@@ -267,7 +267,7 @@ def _without_labels(
 def _lack(wanted: Resources, type_: InstanceType) -> float:
     """Return how much of what is wanted a type lacks: the parts that are missing, added up."""
     has = _amounts(type_.allocatable)
-    amounts = _amounts(charge(wanted, sharers=0)).items()
+    amounts = _amounts(charge(wanted, on_shared_cpu=0)).items()
     return sum(max(0.0, 1 - has.get(name, 0) / amount) for name, amount in amounts if amount)
 
 

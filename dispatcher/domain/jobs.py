@@ -231,7 +231,7 @@ class JobType(Enum):
         return self in (JobType.SYSTEM, JobType.SYSBATCH)
 
     @property
-    def has_own_placer(self) -> bool:
+    def has_own_scheduler(self) -> bool:
         """Return whether its containers never queue (see `scheduler.placement.workload`)."""
         return self is not JobType.BATCH
 

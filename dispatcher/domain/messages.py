@@ -205,11 +205,11 @@ class PublishContainer:
 class PublishJob:
     """Tell the API's subscribers what a job is now.
 
-    `deed` says in a few words what was done to it, "" where it is its state that changed.
+    `last_action` says in a few words what was done to it, "" where it is its state that changed.
     """
 
     job: Job
-    deed: str = ""
+    last_action: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ class PublishStray:
     """Tell the log of a process on an instance that no container wants."""
 
     #: What became of it.
-    deed: StrayAction
+    action: StrayAction
     worker_id: str
     attempt_id: str
     #: Whose it says to be, "" for nobody's.

@@ -60,7 +60,7 @@ from longshore.dispatcher.scheduler.placement.preemptible import instead_of_scar
 from longshore.dispatcher.scheduler.placement.preemptible_market import PreemptibleMarket
 from longshore.dispatcher.scheduler.placement.workload import NewInstances, WorkloadSchedulers
 from longshore.dispatcher.scheduler.system.controller import SystemScheduler
-from longshore.dispatcher.state import containers as ledger_check
+from longshore.dispatcher.state import containers as table_check
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.state.containers import ContainerTable, logs_in_words
 from longshore.dispatcher.state.dependencies import Workflow
@@ -86,7 +86,6 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import PoolSettings, WorkerState
 from longshore.pool.pool_events import (
-    AttemptDismissed,
     AttemptEnd,
     AttemptImageKnown,
     AttemptLogComplete,
@@ -95,6 +94,7 @@ from longshore.pool.pool_events import (
     LaunchEnded,
     LaunchMade,
     Notice,
+    ResidentToldToEnd,
     RunnerOverloaded,
     StrayFound,
     StrayGone,
@@ -169,10 +169,10 @@ class Engine:
             new_container=new_container,
         )
         self.new_instances = NewInstances(
-            as_bought=self._as_bought, daemons_take=self.per_instance.taken_of
+            as_bought=self._as_bought, daemons_take=self.per_instance.daemon_overhead
         )
-        self._kept = Reservations(self.new_instances)
-        parts = PlacementParts(port, self.table, settings, self.records, self._kept)
+        self._reservations = Reservations(self.new_instances)
+        parts = PlacementParts(port, self.table, settings, self.records, self._reservations)
         self._elastic = elastic_scheduler(parts, self.per_instance, self.new_instances)
         self.workloads = WorkloadSchedulers(
             jobs=self.table.jobs,
@@ -225,7 +225,7 @@ class Engine:
     def _allowed(
         self, key: ClassKey, fitting: tuple[InstanceType, ...]
     ) -> tuple[InstanceType, ...]:
-        as_new = self._kept.left_of
+        as_new = self._reservations.allocatable_left
 
         def within(types: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
             return within_price(
@@ -316,11 +316,11 @@ class Engine:
             self.table.gates.next_due(),
             self.table.time_limits.next_due(),
             self.concurrency.next_rise(),
-            self._placers_due(now),
+            self._schedulers_due(now),
         )
         return min([due for due in dues if due is not None], default=None)
 
-    def _placers_due(self, now: float) -> float | None:
+    def _schedulers_due(self, now: float) -> float | None:
         """Return when a workload scheduler wants a pass; the next one looks at what is overdue."""
         due = self.workloads.next_due()
         if due is None or due > now:
@@ -343,7 +343,7 @@ class Engine:
     def check(self) -> None:
         """Raise `BugError` when an invariant does not hold; tests call it after every event."""
         core.check(self.pool)
-        ledger_check.check(self.table)
+        table_check.check(self.table)
         self.scheduling.check()
         self._elastic.check()
 
@@ -375,7 +375,7 @@ class Engine:
 
     def _commands(self, now: float) -> list[Command]:
         """Empty the outboxes: what follows a change waits for its commit."""
-        self._dirty = self.workflow.settle(now) or self._dirty
+        self._dirty = self.workflow.propagate(now) or self._dirty
         self._elastic.share_cpus()
         self.pool.statistics.begun(self.pool.commands, now)
         self.scheduling.history.published(self.table.published, now)
@@ -413,7 +413,7 @@ class Engine:
                 table.image_known(notice, now)
             case AttemptEnd():
                 self._on_end(notice, now)
-            case AttemptDismissed():
+            case ResidentToldToEnd():
                 self._on_dismissed(notice.attempt_id)
             case AttemptLogComplete():
                 table.unreleased.log_complete(notice.attempt_id)
@@ -449,10 +449,10 @@ class Engine:
     def _on_dismissed(self, attempt_id: str) -> None:
         """Journal what a resident's end will mean whose instance is shut down: it did not fail."""
         found = self.table.of_attempt(attempt_id)
-        if found is not None and found[1].ending is None:
+        if found is not None and found[1].intended_outcome is None:
             container, _ = found
             shut_down = StopReason(cause=StopCause.INSTANCE_SHUT_DOWN)
-            self.table.ending(container.id, AttemptOutcome.CANCELLED, by=shut_down)
+            self.table.mark_stopping(container.id, AttemptOutcome.CANCELLED, by=shut_down)
 
     def _on_running(self, attempt_id: str, now: float) -> None:
         self.table.running(attempt_id, now)

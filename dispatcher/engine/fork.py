@@ -45,7 +45,7 @@ from longshore.pool.statistics import Statistics
 _OF_VALUES: Mapping[type, tuple[str, ...]] = {
     ContainerTable: ("containers", "waiting_since"),
     Queue: ("_key_of",),
-    QueuedMemory: ("_sharers",),
+    QueuedMemory: ("_users",),
     RequestClass: ("_orders",),
 }
 """Attributes with an entry for each container that waits, which by their type are values only.

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from longshore.dispatcher.domain.messages import Change, Command, Commit, Following
 from longshore.drivers.errors import BugError
-from longshore.pool.messages import HeldUp, MovedOn, SignalAttempt
+from longshore.pool.messages import SignalAttempt, StoreRecovered, StoreStalled
 
-HELD_UP_AFTER_S = 30.0
+STALLED_AFTER_S = 30.0
 """How long the oldest commit may take before the engine is told; less counts as no time at all."""
 
 
@@ -39,7 +39,7 @@ class Outbox:
     def __init__(self) -> None:
         self._batches: deque[_Batch] = deque()
         self._last_ticket = 0
-        self.held_up = False
+        self.stalled = False
 
     @property
     def pending(self) -> int:
@@ -77,24 +77,24 @@ class Outbox:
             ready += self._batches.popleft().then
         return ready
 
-    def next_news(self) -> float | None:
-        """Return when `news` has something to tell; None: not before something is committed."""
-        if self.held_up or not self._batches:
+    def next_stall_event(self) -> float | None:
+        """Return when `stall_event` tells something; None: not before something is committed."""
+        if self.stalled or not self._batches:
             return None
-        return self._batches[0].since + HELD_UP_AFTER_S
+        return self._batches[0].since + STALLED_AFTER_S
 
-    def news(self, now: float) -> HeldUp | MovedOn | None:
+    def stall_event(self, now: float) -> StoreStalled | StoreRecovered | None:
         """Return what the engine is to hear of how its commands wait, None for nothing new.
 
         Signals that wait then are never sent: what is due once they move on may be another one.
         """
         since = self._batches[0].since if self._batches else now
-        held_up = now >= since + HELD_UP_AFTER_S
-        if held_up == self.held_up:
+        stalled = now >= since + STALLED_AFTER_S
+        if stalled == self.stalled:
             return None
-        self.held_up = held_up
-        if not held_up:
-            return MovedOn()
+        self.stalled = stalled
+        if not stalled:
+            return StoreRecovered()
         for batch in self._batches:
             batch.then = [each for each in batch.then if not isinstance(each, SignalAttempt)]
-        return HeldUp(since=since)
+        return StoreStalled(since=since)

@@ -44,7 +44,7 @@ def restore(
     for record in recovered.instances:
         records[record.id] = record
         tags = ((TYPE_TAG, record.type_name), (TOKEN_TAG, record.token))
-        pool.missing[record.id] = InstanceSeen(id=record.id, address=record.address, tags=tags)
+        pool.unlisted[record.id] = InstanceSeen(id=record.id, address=record.address, tags=tags)
         _restore_wishes(pool, record)
     for launch in recovered.launches:
         launching.restore(pool, launch)
@@ -82,7 +82,7 @@ def _restore_container(pool: PoolCore, scheduling: SchedulingPass, container: Co
         if attempt.outcome is None:
             resources = resources_of(container, attempt)
             _expect(pool, attempt, resources, Starting(), container)
-            if is_eviction(attempt.ending_for):
+            if is_eviction(attempt.stop_reason):
                 attempts.shorten_grace(pool, attempt.id)
 
 
@@ -94,9 +94,9 @@ def _expect(
     container: Container | None = None,
 ) -> None:
     """Let the pool expect an attempt; of those that have ended the container is not known."""
-    if attempt.instance_id not in pool.missing:
+    if attempt.instance_id not in pool.unlisted:
         tags = ((TYPE_TAG, attempt.instance_type),)
-        pool.missing[attempt.instance_id] = InstanceSeen(
+        pool.unlisted[attempt.instance_id] = InstanceSeen(
             id=attempt.instance_id, address="", tags=tags
         )
     attempts.expect(

@@ -77,7 +77,7 @@ def _decide(pool: PoolCore, event: StraysDecided, now: float) -> list[PublishStr
             attempts.kill(pool, attempt.id, now)
         told.append(
             PublishStray(
-                deed=StrayAction.ADOPTED if attempt.adopted else StrayAction.KILLED,
+                action=StrayAction.ADOPTED if attempt.adopted else StrayAction.KILLED,
                 worker_id=attempt.worker_id,
                 attempt_id=attempt.remote_id,
                 container_id=attempt.container_id,
@@ -118,7 +118,7 @@ class UserRequests:
         for container_id, container in sorted(table.containers.items()):
             if container.cancel_requested:
                 self._cancel(container_id, now)
-            elif container.has_open_attempt and container.attempts[-1].ending is not None:
+            elif container.has_open_attempt and container.attempts[-1].intended_outcome is not None:
                 self._pool.stop(container.attempts[-1].id, now)
             elif container.priority == 0 and container.has_open_attempt:
                 self._preempt(container_id, now)
@@ -226,12 +226,12 @@ class UserRequests:
             if priority == 0 and container.state is ContainerState.LOCKED:
                 self._table.unlock(container_id)
             elif priority > 0:
-                self._workflow.line_up(container)
+                self._workflow.enqueue_in_window(container)
             self._table.wait(self._table.containers[container_id], now)
         elif priority == 0 and not container.cancel_requested:
             self._preempt(container_id, now)
 
     def _preempt(self, container_id: str, now: float) -> None:
         """End what runs of a container, to be queued again, unless it is being ended already."""
-        if self._table.containers[container_id].attempts[-1].ending is None:
+        if self._table.containers[container_id].attempts[-1].intended_outcome is None:
             self._end(container_id, AttemptOutcome.PREEMPTED, now)

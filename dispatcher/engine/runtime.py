@@ -181,9 +181,9 @@ class Runtime:
     def _turn(self) -> None:
         """Handle what the inbox held when the turn began, then plan if anything changed."""
         now = self._now()
-        news = self._outbox.news(now)
-        if news is not None:
-            self._handle(news, now)
+        stall_event = self._outbox.stall_event(now)
+        if stall_event is not None:
+            self._handle(stall_event, now)
         for _ in range(len(self._inbox)):
             self._handle(self._inbox.popleft(), now)
         due = self._engine.next_wakeup(now)
@@ -195,7 +195,7 @@ class Runtime:
 
     async def _sleep(self) -> None:
         """Wait for an event or for the one armed wake-up."""
-        dues = (self._engine.next_wakeup(self._now()), self._outbox.next_news())
+        dues = (self._engine.next_wakeup(self._now()), self._outbox.next_stall_event())
         due = min((due for due in dues if due is not None), default=None)
         if self._inbox or self._stopping:
             await asyncio.sleep(0)
@@ -235,7 +235,7 @@ class Runtime:
             self._fail(error, "the store refused what the engine decided; stopping")
             return
         self._begin(self._outbox.committed(write.ticket))
-        if self._outbox.held_up:
+        if self._outbox.stalled:
             self._wake.set()
 
     def _begin(self, commands: Sequence[Following]) -> None:

@@ -325,9 +325,9 @@ class EngineView:
         """Return the types on which batch work like this may run now, cheapest first."""
         return self._engine.eligible_types(container)
 
-    def left_of(self, type_: InstanceType) -> InstanceType:
+    def allocatable_left(self, type_: InstanceType) -> InstanceType:
         """Return a type as batch work finds a new instance of it, as of the latest pass."""
-        return self._engine.scheduling.left_of(type_)
+        return self._engine.scheduling.allocatable_left(type_)
 
     def types_given_up(self, key: ClassKey) -> frozenset[str]:
         """Return the preemptible types that a class does without, since they cannot be had."""
@@ -346,11 +346,11 @@ class EngineView:
 
     def reservations(self) -> Mapping[str, Resources]:
         """Return the room that workload schedulers keep, by slot; a copy."""
-        return self._engine.workloads.kept()
+        return self._engine.workloads.reservations()
 
     def daemon_reservations(self) -> Mapping[str, Resources]:
         """Return the room that is kept for system and sysbatch jobs, by instance."""
-        return self._engine.per_instance.kept
+        return self._engine.per_instance.reservations
 
     # ---- limits and settings -----------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.feasibility import need, whole
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.engine.view import EngineView, Position
 from longshore.dispatcher.explain.estimate import Estimate, Situation, estimate, never, spread
-from longshore.dispatcher.explain.limits_left import LimitUsage, limit_usages
+from longshore.dispatcher.explain.limit_usage import LimitUsage, limit_usages
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
     NodeSummary,
     TypeFeasibility,
@@ -109,7 +109,7 @@ def wait_status(view: EngineView, container: Container) -> WaitStatus:
 def _doubt(view: EngineView, container: Container) -> str:
     """Return what is not known of where a container runs, "" for nothing."""
     where = container.attempts[-1].instance_id if container.has_open_attempt else ""
-    if view.pool.is_missing(where):
+    if view.pool.is_unlisted(where):
         return f"the cloud's first listing is to tell whether {where} is there, where it ran"
     worker = view.pool.workers.get(where)
     since = None if worker is None else worker.cloud.missing_since
@@ -133,8 +133,8 @@ def explain(view: EngineView, container: Container, now: float) -> Explanation:
     """
     key = view.key_of(container)
     type_ = view.job_type(container.job_id)
-    own_placer = type_ is not None and type_.has_own_placer
-    if own_placer:
+    own_scheduler = type_ is not None and type_.has_own_scheduler
+    if own_scheduler:
         key = replace(key, avoided=())  # these jobs go by no class, and avoid none
     known = view.container(container.id)
     waits = known is not None and not known.has_open_attempt and not container.state.final
@@ -146,7 +146,7 @@ def explain(view: EngineView, container: Container, now: float) -> Explanation:
         waiting=waiting,
         history=[
             each
-            for each in view.history(container, None if own_placer else key, now, held)
+            for each in view.history(container, None if own_scheduler else key, now, held)
             if _concerns(view, container.id, each)
         ],
         recorded_since=view.pool.began_at,
@@ -180,7 +180,7 @@ def _doing(view: EngineView, container: Container) -> str:
     if last is None or last.outcome is not None:
         return f"is {container.state.value}; its next state is being written"
     where = f"{last.instance_id} ({last.instance_type}), attempt {last.number}"
-    if last.ending is not None or container.cancel_requested:
+    if last.intended_outcome is not None or container.cancel_requested:
         kill_at = _kill_at(view, container)
         until = "" if kill_at is None else f"; KILL at {moment(kill_at)}"
         doing = "cancelled" if container.cancel_requested else "ended"
@@ -221,20 +221,20 @@ _STATES = {
 def _waiting(view: EngineView, container: Container, key: ClassKey, now: float) -> Waiting:
     pool = view.pool
     types, workers = _for_it(view, container)
-    hindrance_of = pool.hindrances(now)
+    create_block_of = pool.create_blocks(now)
 
-    def hindrance(type_: InstanceType) -> CreateBlock | None:
+    def create_block(type_: InstanceType) -> CreateBlock | None:
         # Nothing is created for what is for one instance only.
         if container.pinned_to:
             return None
-        return hindrance_of(type_)
+        return create_block_of(type_)
 
     verdicts = type_feasibility(
         types,
         key,
         max_price_factor=view.max_price_factor,
-        hindrance=hindrance,
-        as_new=whole if container.pinned_to else view.left_of,
+        create_block=create_block,
+        as_new=whole if container.pinned_to else view.allocatable_left,
         as_found=whole if container.pinned_to else pool.as_found,
         scarce=() if container.pinned_to else view.types_given_up(key),
     )
@@ -275,11 +275,11 @@ def _waiting(view: EngineView, container: Container, key: ClassKey, now: float) 
             Situation(
                 reason=reason,
                 cannot_start=_cannot_start(view, container, key, reason),
-                none_could_leave=_none_could_leave([hindrance(type_) for type_ in created]),
+                none_could_leave=_none_could_leave([create_block(type_) for type_ in created]),
                 boots=spread(pool.statistics.time_to_ready_s),
                 elapsed_s=_elapsed_s(slot, claim, now),
                 due_in_s=None if due is None else due - now,
-                held_for_s=_held_for_s([hindrance(type_) for type_ in created], now),
+                held_for_s=_held_for_s([create_block(type_) for type_ in created], now),
                 may_free_up=instances.count("exhausted") > 0,
                 is_kept=instances.count("kept") > 0,
             )
@@ -308,10 +308,10 @@ def _cannot_start(
     return f"{first.id} must end first, and cannot start: {why.message}"
 
 
-def _none_could_leave(hindrances: Sequence[CreateBlock | None]) -> bool:
+def _none_could_leave(create_blocks: Sequence[CreateBlock | None]) -> bool:
     """Return whether the cloud refuses all types that would do though none of them is there."""
     short_of = (CreateBlockKind.NONE_ALLOWED, CreateBlockKind.CAPACITY)
-    return bool(hindrances) and all(h is not None and h.kind in short_of for h in hindrances)
+    return bool(create_blocks) and all(h is not None and h.kind in short_of for h in create_blocks)
 
 
 def _for_it(
@@ -334,7 +334,7 @@ def _kept(
 ) -> Mapping[str, Resources]:
     """Return the room that others are promised before a container, by instance."""
     type_ = view.job_type(container.job_id)
-    if type_ is None or not type_.has_own_placer:
+    if type_ is None or not type_.has_own_scheduler:
         return view.reservations()
     kept = view.daemon_reservations()
     reason = view.wait_reason(container.id)
@@ -350,7 +350,7 @@ def _kept(
 
 def _due(view: EngineView, container: Container, reason: WaitReason | None) -> float | None:
     """Return when a container may start again at the soonest, None when nothing sets a time."""
-    if reason is not None and Gate.OWN_PLACER in view.gates(container.id):
+    if reason is not None and Gate.OWN_SCHEDULER in view.gates(container.id):
         return reason.until
     return view.released_at(container.id)
 
@@ -376,21 +376,21 @@ def _elapsed_s(slot: Slot | None, claim: Claim | None, now: float) -> float | No
     return max(0.0, now - claim.since) if slot.kind is SlotKind.COMING else 0.0
 
 
-def _held_for_s(hindrances: Sequence[CreateBlock | None], now: float) -> float | None:
+def _held_for_s(create_blocks: Sequence[CreateBlock | None], now: float) -> float | None:
     """Return for how long none of some types may be created, None when one may be now."""
     ends = []
-    for hindrance in hindrances:
-        if hindrance is None:
+    for create_block in create_blocks:
+        if create_block is None:
             return None
-        ends.append(now if hindrance.until is None else hindrance.until)
+        ends.append(now if create_block.until is None else create_block.until)
     return max(0.0, min(ends) - now) if ends else None
 
 
 def _but(verdict: TypeFeasibility, limits: Sequence[LimitUsage]) -> TypeFeasibility:
     """Return a verdict with the limit that keeps one of its type from being created now."""
-    if verdict.hindrance or not verdict.eligible:
+    if verdict.blocked_by or not verdict.eligible:
         return verdict
     for limit in limits:
         if limit.closes(verdict):
-            return replace(verdict, hindrance=f"{limit.name} of {limit.limit:g} allows none now")
+            return replace(verdict, blocked_by=f"{limit.name} of {limit.limit:g} allows none now")
     return verdict

@@ -15,7 +15,7 @@ from longshore.pool.model import Worker, WorkerState
 from longshore.pool.troubles import Trouble, TroubleKind
 from longshore.pool.view import PoolView
 
-STILLBORN_PROBLEM = 3
+BOOT_FAILURES_PROBLEM = 3
 _QUIET_S: Final = 600.0
 """How long nobody asks for creates that fail until nobody is taken to wait for them."""
 
@@ -29,13 +29,13 @@ def cloud_problems(pool: PoolView, now: float) -> list[Problem]:
     problems += [
         _creates(each) for each in pool.create_troubles() if not _is_quiet(pool, each, now)
     ]
-    if pool.stillborn >= STILLBORN_PROBLEM:
+    if pool.boot_failures >= BOOT_FAILURES_PROBLEM:
         problems.append(
             Problem(
                 kind=ProblemKind.BOOTS,
-                since=pool.stillborn_since,
-                message=f"creating is slowed down: the last {pool.stillborn} instances were of no"
-                f" use: {pool.stillborn_why}",
+                since=pool.boot_failures_since,
+                message=f"creating is slowed down: the last {pool.boot_failures} instances were of"
+                f" no use: {pool.boot_failure_reason}",
             )
         )
     return problems + _destroys(pool)
@@ -96,9 +96,9 @@ def _is_quiet(pool: PoolView, trouble: Trouble, now: float) -> bool:
 
     They would have been tried again by now. What refuses credentials is wrong with all that comes.
     """
-    if trouble.kind is TroubleKind.REFUSED or pool.held_up:
+    if trouble.kind is TroubleKind.REFUSED or pool.stalled:
         return False
-    if now - max(trouble.latest_at, pool.moved_on_at) < _QUIET_S:
+    if now - max(trouble.latest_at, pool.recovered_at) < _QUIET_S:
         return False
     name = trouble.type_name
     if any(not name or each.launch.type_name == name for each in pool.launches.values()):

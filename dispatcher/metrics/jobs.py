@@ -74,6 +74,6 @@ def _held_back(view: EngineView) -> Counter[str]:
     stats = view.queue_stats()
     found = Counter({"time": stats.held_for_time, "earlier_attempt": stats.held_by_processes})
     for gate, number in stats.held_back.items():
-        if gate is not Gate.OWN_PLACER:  # that alone holds nobody back
+        if gate is not Gate.OWN_SCHEDULER:  # that alone holds nobody back
             found[(gate.name or "").lower()] = number
     return found

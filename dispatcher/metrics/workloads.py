@@ -32,13 +32,13 @@ def families(view: EngineView, now: float) -> Iterator[Metric]:
         numbers[type_] += 1
         longest[type_] = max(longest.get(type_, 0.0), now - latest(container))
     waiting = GaugeMetricFamily(
-        "longshore_placer_containers_waiting",
+        "longshore_scheduler_containers_waiting",
         "Containers of jobs with a scheduler of their own that have no place, by type: of "
         "elastic jobs the essential ones; what is held back is not counted.",
         labels=("type",),
     )
     waits = GaugeMetricFamily(
-        "longshore_placer_longest_wait_seconds",
+        "longshore_scheduler_longest_wait_seconds",
         "Longest time that one of these has waited, since its submission or its last attempt.",
         labels=("type",),
     )
@@ -53,7 +53,7 @@ def _waits(view: EngineView, container: Container) -> bool:
     return (
         container.state is ContainerState.QUEUED
         and container.priority > 0
-        and not view.gates(container.id) & ~Gate.OWN_PLACER
+        and not view.gates(container.id) & ~Gate.OWN_SCHEDULER
     )
 
 

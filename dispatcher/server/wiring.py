@@ -124,8 +124,7 @@ class Server:
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker = ContainerNotifier(), Broker()
         store = await self._open_store(stack)
-        logs = self._logs(watchers)
-        stack.callback(logs.close)
+        logs = self._logs(stack, watchers)
         types = instance_types(config)
         instance_set, unowned = self._driver(stack)
         performer: Performer | None = None
@@ -223,14 +222,16 @@ class Server:
             instances=len(runtime.view.instances()),
         )
 
-    def _logs(self, watchers: ContainerNotifier) -> LogStore:
+    def _logs(self, stack: contextlib.AsyncExitStack, watchers: ContainerNotifier) -> LogStore:
         loop = asyncio.get_running_loop()
-        return LogStore(
+        logs = LogStore(
             Path(self._config.log_dir),
             max_open_files=self._config.limits.open_log_files,
             on_change=lambda container_id: _call_soon(loop, watchers.notify, container_id),
             max_log_bytes=self._config.limits.log_bytes_per_stream,
         )
+        stack.callback(logs.close)
+        return logs
 
     async def _engine(
         self, store: Store, instance_set: InstanceSet, types: dict[str, InstanceType]

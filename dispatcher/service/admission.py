@@ -179,25 +179,25 @@ class AdmissionController:
             )
 
     @contextmanager
-    def job_arrives(self, job: Job, containers: int) -> Iterator[None]:
+    def reserve_job(self, job: Job, containers: int) -> Iterator[None]:
         """Let a job come with so many containers; raises `Unavailable` where passes took too long.
 
         What is being committed counts too, as with kinds.
         """
-        if job.is_template or not job.type.has_own_placer:
+        if job.is_template or not job.type.has_own_scheduler:
             yield
             return
         number = 1 if job.type.is_per_instance else containers
         # System and sysbatch jobs are counted as one.
         kind = JobType.SYSTEM if job.type.is_per_instance else job.type
-        self._expect_room_in_passes(kind, number)
+        self._expect_pass_capacity(kind, number)
         self._arriving_of_kind[kind] += number
         try:
             yield
         finally:
             self._arriving_of_kind[kind] -= number
 
-    def _expect_room_in_passes(self, kind: JobType, number: int) -> None:
+    def _expect_pass_capacity(self, kind: JobType, number: int) -> None:
         view, arriving = self._view, self._arriving_of_kind[kind]
         if kind is JobType.SYSTEM and view.per_instance_jobs + arriving >= PER_INSTANCE_JOBS_MOST:
             raise Unavailable(
@@ -242,7 +242,7 @@ class AdmissionController:
             raise InvalidRequest([("", f"{why}; or {remedy}")])
 
     @contextmanager
-    def kinds_arrive(self, containers: Iterable[Container]) -> Iterator[None]:
+    def reserve_classes(self, containers: Iterable[Container]) -> Iterator[None]:
         """Let containers come to wait; raises `Unavailable` when there would be too many kinds.
 
         What is being committed counts too, or many requests at once would each find room.
@@ -268,7 +268,7 @@ class AdmissionController:
         known = (view.containers[each] for each in container_ids if each in view.containers)
         found = [e for e in known if not view.place_in_queue(e.id) and not e.has_open_attempt]
         types = {each.job_id: view.job_type(each.job_id) for each in found}
-        placed = {job_id for job_id, type_ in types.items() if type_ and type_.has_own_placer}
+        placed = {job_id for job_id, type_ in types.items() if type_ and type_.has_own_scheduler}
         return [each for each in found if each.job_id not in placed]
 
     # ---- what others are to wait for ------------------------------------------------------------
@@ -312,7 +312,7 @@ class AdmissionController:
             return {}
         try:
             of = [each.dependency for each in wanted]
-            found = await asyncio.to_thread(self._store.awaited, of)
+            found = await asyncio.to_thread(self._store.dependency_status, of)
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
         problems = []
@@ -359,7 +359,7 @@ class AdmissionController:
         Raises `InvalidRequest` for what cannot be waited for, else as `write` does. Nothing that
         ends meanwhile is missed.
         """
-        with self.kinds_arrive(containers if queued else ()):
+        with self.reserve_classes(containers if queued else ()):
             forget = await self._watch(containers, wanted)
             try:
                 ended = await self._look_up(wanted)
@@ -441,14 +441,14 @@ class AdmissionController:
         else:
             on_refused()
 
-    async def steer(self, event: AdminEvent) -> None:
+    async def control_instance(self, event: AdminEvent) -> None:
         """Tell the engine to steer an instance, and wait until a restart would know of it.
 
         Raises `Unavailable` when nothing is taken in, since what follows would wait for the store,
         or when that is not committed in time: it may be all the same.
         """
         self._expect_store()
-        if self._view.pool.held_up:
+        if self._view.pool.stalled:
             raise Unavailable(
                 "the store takes too long; this was not accepted, and what was asked for before "
                 "is done once that is written"

@@ -170,7 +170,7 @@ class ContainerService:
         """Commit a priority, then tell the engine; raises as `cancel` does."""
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
-        with self._admission.kinds_arrive(
+        with self._admission.reserve_classes(
             self._admission.held_back([container_id]) if priority > 0 else []
         ):
             await self._admission.request(change, event)

@@ -44,7 +44,7 @@ from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.scheduler.elastic.wait_reasons import BOOTING
 from longshore.dispatcher.scheduler.placement import wait_reasons
 from longshore.dispatcher.scheduler.system import model as steps
-from longshore.dispatcher.scheduler.system.apply import ending_for
+from longshore.dispatcher.scheduler.system.apply import stop_reason_of
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts, counts, price_change
 from longshore.dispatcher.scheduler.system.snapshot import is_held
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
@@ -174,10 +174,10 @@ class _Done:
             if not isinstance(change, SaveAttempt):
                 continue
             attempt = change.attempt
-            whom = attempt.ending_for
+            whom = attempt.stop_reason
             for_it = whom.cause is StopCause.FOR_CONTAINER and whom.of in own
             for_job = whom.cause is StopCause.FOR_JOB and whom.of == self.job.id
-            if attempt.ending is AttemptOutcome.PREEMPTED and (for_it or for_job):
+            if attempt.intended_outcome is AttemptOutcome.PREEMPTED and (for_it or for_job):
                 found.setdefault(attempt.instance_id, {})[attempt.id] = None
         return {instance_id: sorted(ids) for instance_id, ids in sorted(found.items())}
 
@@ -321,7 +321,7 @@ def _is_later(view: EngineView, container: Container, reason: WaitReason | None)
 
 def _is_elastic(view: EngineView, container: Container) -> bool:
     type_ = view.job_type(container.job_id)
-    return type_ is not None and type_.has_own_placer
+    return type_ is not None and type_.has_own_scheduler
 
 
 def _slot_of(view: EngineView, container: Container) -> str:
@@ -443,7 +443,7 @@ def _words(step: steps.Step) -> tuple[str, str]:  # noqa: PLR0911 - a table
         case steps.UpdateInPlace():
             return "in place", f"{step.attempt_id} runs on: {_names(step.fields)}"
         case steps.Stop():
-            return "stop", f"{step.attempt_id} is stopped: {in_words(ending_for(step))}"
+            return "stop", f"{step.attempt_id} is stopped: {in_words(stop_reason_of(step))}"
         case steps.Evict():
             return "preempt", _make_way(step.victims)
         case steps.Wait():

@@ -201,13 +201,13 @@ def publish_event(
 def _log_stray(what: PublishStray) -> None:
     """Write one line for each process that no container wants, with what becomes of it."""
     log.warning(
-        f"stray {what.deed.name.lower()}",
+        f"stray {what.action.name.lower()}",
         instance=what.worker_id,
         container=what.container_id or None,
         attempt=what.attempt_id,
         store=what.store or None,
         exit_code=what.exit_code,
-        why=what.deed.value,
+        why=what.action.value,
     )
 
 
@@ -225,7 +225,7 @@ def _log_story(what: PublishContainer | PublishJob | PublishInstance, view: Engi
         )
         return
     if isinstance(what, PublishJob):
-        _log_job(what.job, what.deed)
+        _log_job(what.job, what.last_action)
         return
     container = what.container
     last = container.attempts[-1] if container.attempts else None
@@ -248,10 +248,10 @@ def _why(container: Container) -> str | None:
     return reason.message if reason is not None else None
 
 
-def _log_job(job: Job, deed: str) -> None:
+def _log_job(job: Job, last_action: str) -> None:
     tally = job.tally
     log.info(
-        f"job {job.state.value if job.state.final or not deed else deed}",
+        f"job {job.state.value if job.state.final or not last_action else last_action}",
         job=job.id,
         name=job.name,
         containers=tally.total,

@@ -134,7 +134,7 @@ class InstanceService:
         if not there:
             raise NotFound(f"no strays are kept on {instance_id}")
         named = tuple(attempts or there)
-        await self._admission.steer(
+        await self._admission.control_instance(
             StraysDecided(worker_id=instance_id, attempt_ids=named, adopt=adopt)
         )
         kept = [each for each in stray_views(self._view) if each.instance == instance_id]
@@ -162,7 +162,7 @@ class InstanceService:
         if _is_ending(worker):
             raise _ends(worker, behavior)
         note = BehaviorNote(behavior=behavior, reason=reason, by=user, at=self._now(), until=until)
-        await self._admission.steer(
+        await self._admission.control_instance(
             BehaviorRequested(worker_id=instance_id, behavior=behavior, note=note)
         )
         # An event before it may have ended the instance. To run or to drain may lead to its end.
@@ -180,7 +180,9 @@ class InstanceService:
         """
         worker = await self._expect_there(instance_id)
         view = self._shown(worker)
-        await self._admission.steer(InstanceKillRequested(worker_id=instance_id, reason=reason))
+        await self._admission.control_instance(
+            InstanceKillRequested(worker_id=instance_id, reason=reason)
+        )
         if worker.shutdown.killed is None:
             # An event before it took the instance away: nothing was noted that would outlast that.
             self._worker(instance_id)

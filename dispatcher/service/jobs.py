@@ -180,10 +180,10 @@ class JobService:
             for task in job.tasks
             if task.size
         )
-        queued = one_each if not job.type.has_own_placer else ()
+        queued = one_each if not job.type.has_own_scheduler else ()
         with (
-            self._admission.job_arrives(job, containers_in(job)),
-            self._admission.kinds_arrive(queued),
+            self._admission.reserve_job(job, containers_in(job)),
+            self._admission.reserve_classes(queued),
         ):
             # As a submission would, this raises where there is too much already.
             pass
@@ -214,13 +214,13 @@ class JobService:
             fingerprint=key.fingerprint,
         )
         try:
-            with self._admission.job_arrives(job, number):
+            with self._admission.reserve_job(job, number):
                 await self._admission.admit(
                     containers,
                     _wanted(job),
                     change,
                     lambda ended: JobSubmitted(job=job, containers=containers, ended=ended),
-                    queued=not job.type.has_own_placer,
+                    queued=not job.type.has_own_scheduler,
                 )
         except IdempotentRepeat as repeat:
             return await self.job(repeat.container_ids[0])
@@ -365,14 +365,14 @@ class JobService:
         """Commit the priority of all of a job, then tell the engine; raises as `cancel` does."""
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
-        with self._admission.kinds_arrive(self._held_back(job_id) if priority > 0 else []):
+        with self._admission.reserve_classes(self._held_back(job_id) if priority > 0 else []):
             await self._admission.request(change, event)
         return await self.job(job_id)
 
     async def hold(self, job_id: str, *, held: bool) -> Job:
         """Commit whether a job starts anything new, then tell the engine; raises as `cancel`."""
         change = RequestJobHold(job_id=job_id, held=held)
-        with self._admission.kinds_arrive([] if held else self._held_back(job_id)):
+        with self._admission.reserve_classes([] if held else self._held_back(job_id)):
             await self._admission.request(change, JobHoldRequested(job_id=job_id, held=held))
         return await self.job(job_id)
 

@@ -15,7 +15,7 @@ from longshore.dispatcher.domain.jobs import Job, Overlap, Schedule
 from longshore.dispatcher.domain.schedules import latest_missed, next_after
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.state.scheduling_gates import Deadlines
-from longshore.pool.delays import doubled_s
+from longshore.pool.backoff import doubled_s
 
 TIME_VARIABLE = "LONGSHORE_PERIODIC_TIME"
 """Where a run finds for which time of its schedule it was made."""

@@ -92,11 +92,11 @@ _SENTENCES = {
 }
 
 
-def in_words(ending_for: StopReason) -> str:
+def in_words(stop_reason: StopReason) -> str:
     """Return for what an attempt was told to end, as people are told."""
-    of, detail = ending_for.of, ending_for.detail
+    of, detail = stop_reason.of, stop_reason.detail
     and_detail = f": {detail}" if detail else ""
-    match ending_for.cause:
+    match stop_reason.cause:
         case StopCause.FOR_CONTAINER | StopCause.FOR_JOB:
             return of
         case StopCause.REVISED:
@@ -121,10 +121,10 @@ def in_words(ending_for: StopReason) -> str:
             assert_never(unknown)
 
 
-def reason_of(ending_for: StopReason) -> Reason | None:
+def reason_of(stop_reason: StopReason) -> Reason | None:
     """Return why an attempt has ended that was told to, None for nothing that is on record."""
-    words = in_words(ending_for)
-    match ending_for.cause:
+    words = in_words(stop_reason)
+    match stop_reason.cause:
         case StopCause.NOTHING:
             return None
         case StopCause.FOR_CONTAINER | StopCause.FOR_JOB | StopCause.JOB_BEGINS_ANEW:
@@ -147,9 +147,9 @@ def reason_of(ending_for: StopReason) -> Reason | None:
             assert_never(unknown)
 
 
-def is_eviction(ending_for: StopReason) -> bool:
+def is_eviction(stop_reason: StopReason) -> bool:
     """Return whether others wait for the room, so that there is less time between TERM and KILL."""
-    match ending_for.cause:
+    match stop_reason.cause:
         case StopCause.FOR_CONTAINER | StopCause.FOR_JOB:
             return True
         case (
@@ -249,14 +249,16 @@ def classify(  # noqa: PLR0911 - a table
 ) -> tuple[AttemptOutcome, Reason | None]:
     """Return what the end of a container's open attempt means, and why; None when all went well."""
     attempt = container.attempts[-1]
-    if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:
+    if container.cancel_requested or attempt.intended_outcome is AttemptOutcome.CANCELLED:
         return AttemptOutcome.CANCELLED, _stopped(container, attempt, end)
     if end.kind is EndKind.REFUSED:
         return AttemptOutcome.FAILED, Reason(code=START_REFUSED, message=end.cause)
-    if attempt.ending is AttemptOutcome.PREEMPTED:
+    if attempt.intended_outcome is AttemptOutcome.PREEMPTED:
         said = end.cause if end.exit is None else "priority set to 0"
         return AttemptOutcome.PREEMPTED, _preempted(attempt, said)
-    if attempt.ending is AttemptOutcome.FAILED and not _ended_in_time(container, end.exit):
+    if attempt.intended_outcome is AttemptOutcome.FAILED and not _ended_in_time(
+        container, end.exit
+    ):
         return AttemptOutcome.FAILED, _over_time(container)
     if end.interrupted:
         said = end.cause if end.exit is None else _TAKEN_BACK
@@ -269,12 +271,12 @@ def classify(  # noqa: PLR0911 - a table
 
 def _preempted(attempt: Attempt, why: str) -> Reason:
     """Return why an attempt was preempted: it made way for another, or `why`."""
-    return reason_of(attempt.ending_for) or Reason(code="held", message=why)
+    return reason_of(attempt.stop_reason) or Reason(code="held", message=why)
 
 
 def _stopped(container: Container, attempt: Attempt, end: AttemptEnd) -> Reason:
     """Return why an attempt was stopped for good: by its job's scheduler, or a user."""
-    told = None if container.cancel_requested else reason_of(attempt.ending_for)
+    told = None if container.cancel_requested else reason_of(attempt.stop_reason)
     if told is not None:
         return told
     said = "cancelled"

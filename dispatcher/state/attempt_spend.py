@@ -42,7 +42,7 @@ class AttemptSpend:
     def __init__(
         self, limits: SpendLimits, types: Mapping[str, InstanceType], placement: Placement
     ) -> None:
-        self.by_holder: dict[SpendSubject, Decimal] = {}
+        self.by_subject: dict[SpendSubject, Decimal] = {}
         self._limits = limits
         self._types = types
         self._placement = placement
@@ -54,12 +54,12 @@ class AttemptSpend:
         if account:
             cost = self._cost(container, attempt)
             self._open[attempt.id] = (account, cost)
-            _add(self.by_holder, account, cost)
+            _add(self.by_subject, account, cost)
 
     def closed(self, attempt_id: str) -> None:
         """Count an attempt no more; one that was not counted is no error."""
         account, cost = self._open.pop(attempt_id, ((), _NOTHING))
-        _add(self.by_holder, account, -cost)
+        _add(self.by_subject, account, -cost)
 
     def check(self, containers: Iterable[Container]) -> None:
         """Raise `BugError` when the sums are not those of the open attempts, made anew."""
@@ -68,8 +68,8 @@ class AttemptSpend:
             if container.has_open_attempt:
                 cost = self._cost(container, container.attempts[-1])
                 _add(anew, self._limits.account_of(container), cost)
-        if anew != self.by_holder:
-            raise BugError(f"attempts cost {anew}, and not {self.by_holder}")
+        if anew != self.by_subject:
+            raise BugError(f"attempts cost {anew}, and not {self.by_subject}")
 
     def _cost(self, container: Container, attempt: Attempt) -> Decimal:
         """Return what an attempt costs an hour; of a type that is not configured, all of it."""

@@ -175,7 +175,7 @@ class ContainerTable:
     def make(self, container: Container, *, held: bool) -> None:
         """Take in a new container of a job with a scheduler of its own; `held` with its job."""
         self.jobs.add(container)
-        self.gates.block(container.id, Gate.OWN_PLACER | (Gate.JOB_HELD if held else Gate.NONE))
+        self.gates.block(container.id, Gate.OWN_SCHEDULER | (Gate.JOB_HELD if held else Gate.NONE))
         self.changes.append(AddContainer(container=container))
         self.published.append(PublishContainer(container=container))
         self.admit(container)
@@ -215,7 +215,7 @@ class ContainerTable:
 
     def _limit_time(self, container: Container, attempt: Attempt) -> None:
         limit_s = container.spec.time_limit_s
-        if limit_s is None or attempt.started_at is None or attempt.ending is not None:
+        if limit_s is None or attempt.started_at is None or attempt.intended_outcome is not None:
             return
         if attempt.is_pulling:
             self.time_limits.discard(attempt.id)
@@ -379,13 +379,13 @@ class ContainerTable:
         if attempt.is_pulling is not before.is_pulling or attempt.warning != before.warning:
             self.published.append(PublishContainer(container=container))
 
-    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: StopReason) -> str:
+    def mark_stopping(self, container_id: str, outcome: AttemptOutcome, *, by: StopReason) -> str:
         """Note what the outcome of a container's open attempt will be; return the attempt's id.
 
         It is journalled, so that a restart judges the exit as this process would have.
         """
         container = self.containers[container_id]
-        attempt = replace(container.attempts[-1], ending=outcome, ending_for=by)
+        attempt = replace(container.attempts[-1], intended_outcome=outcome, stop_reason=by)
         self.time_limits.discard(attempt.id)
         attempts = (*container.attempts[:-1], attempt)
         self.containers[container_id] = replace(container, attempts=attempts)

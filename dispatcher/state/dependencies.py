@@ -3,10 +3,10 @@
 What is waited for is a *node*: a container, an element of an array, a task or a job. `Dependencies`
 is the graph: for each waiting container the nodes that it still needs, and back. `Workflow` keeps
 each container that waits for such a thing out of the queue, by a gate: `AFTER` for nodes,
-`MAX_RUNNING` for a turn among the elements of its array, `JOB_HELD` for its job, and `OWN_PLACER`
-if a scheduler of its own places it.
+`MAX_RUNNING` for a turn among the elements of its array, `JOB_HELD` for its job, and
+`OWN_SCHEDULER` if a scheduler of its own places it.
 
-How an end is passed on, in `settle`, once for each event of the engine:
+How an end is passed on, in `propagate`, once for each event of the engine:
 
 1. The container table lists the containers that have `finished`. First all of them stop waiting, so
    that one that ended together with what it waited for is not cancelled for that.
@@ -75,16 +75,16 @@ class Dependencies:
         Both are in the order in which they came to wait, and are no longer in the graph.
         """
         released: list[str] = []
-        doomed: list[str] = []
+        unsatisfiable: list[str] = []
         for container_id in self._dependents.pop(node, {}):
             needs = self._needs[container_id]
             if fails(needs.pop(node), succeeded=succeeded):
                 self.drop(container_id)
-                doomed.append(container_id)
+                unsatisfiable.append(container_id)
             elif not needs:
                 del self._needs[container_id]
                 released.append(container_id)
-        return released, doomed
+        return released, unsatisfiable
 
     def drop(self, container_id: str) -> None:
         """Let a container wait no more; not waiting is no error."""
@@ -175,7 +175,7 @@ class Workflow:
             self._table.gates.block(container.id, Gate.MAX_RUNNING)
         self._table.admit(container)
         if failed is not None:
-            self._doom(container.id, failed, now)
+            self._cancel_dependent(container.id, failed, now)
         elif rest:
             self._dependencies.add(container.id, rest)
 
@@ -197,8 +197,8 @@ class Workflow:
         if self._jobs.is_held(job_id):
             self._table.gates.block(container.id, Gate.JOB_HELD)
         type_ = self._jobs.type_of(job_id)
-        if type_ is not None and type_.has_own_placer:
-            self._table.gates.block(container.id, Gate.OWN_PLACER)
+        if type_ is not None and type_.has_own_scheduler:
+            self._table.gates.block(container.id, Gate.OWN_SCHEDULER)
 
     # ---- what somebody is about to wait for ----------------------------------------------------
 
@@ -226,30 +226,30 @@ class Workflow:
 
     # ---- going on ------------------------------------------------------------------------------
 
-    def settle(self, now: float) -> bool:
+    def propagate(self, now: float) -> bool:
         """Pass the ends of containers on (see the top); return whether anybody was queued."""
-        released = self._go_on(now)
-        while concluded := self._turn(now):
+        released = self._propagate_ends(now)
+        while concluded := self._publish_changed_jobs(now):
             for job in concluded:
                 succeeded = job.state is JobState.SUCCEEDED
                 for node in [*(task_node(job.id, task.name) for task in job.tasks), job.id]:
                     released = self._node_ended(node, succeeded, now) or released
-            released = self._go_on(now) or released
+            released = self._propagate_ends(now) or released
         return released
 
-    def _turn(self, now: float) -> list[Job]:
+    def _publish_changed_jobs(self, now: float) -> list[Job]:
         """Journal and publish the jobs that changed.
 
         Returns those that have ended, but not by the end of their last container.
         """
-        told = self._jobs.turn(now)
+        told = self._jobs.drain_changes(now)
         for job in told:
             self._table.changes.append(SaveJob(job=job))
-            deed = self._jobs.take_deed(job.id)
-            self._table.published.append(PublishJob(job=job, deed=deed))
+            last_action = self._jobs.pop_last_action(job.id)
+            self._table.published.append(PublishJob(job=job, last_action=last_action))
         return [job for job in told if job.state.final and not job.ends_by_itself]
 
-    def _go_on(self, now: float) -> bool:
+    def _propagate_ends(self, now: float) -> bool:
         """Pass on the ends of containers until there are no more; return whether anybody was
         queued.
         """
@@ -265,23 +265,23 @@ class Workflow:
             for container in finished:
                 for node, succeeded in self._jobs.ends_with(container):
                     released = self._node_ended(node, succeeded, now) or released
-                released = self._take_turn(self._jobs.leave(container), now) or released
+                released = self._enter_window(self._jobs.leave(container), now) or released
             for container_id in idle:
-                released = self._give_turn_up(container_id, now) or released
+                released = self._leave_window(container_id, now) or released
             idle = self._jobs.take_idle()
         return released
 
-    def _give_turn_up(self, container_id: str, now: float) -> bool:
+    def _leave_window(self, container_id: str, now: float) -> bool:
         container = self._table.containers.get(container_id)
-        return container is not None and self._take_turn(self._jobs.leave(container), now)
+        return container is not None and self._enter_window(self._jobs.leave(container), now)
 
     def _node_ended(self, node: str, succeeded: bool, now: float) -> bool:
         watched = self._watched.get(node.partition("/")[0])
         if watched is not None:
             watched.ended[node] = succeeded
-        released, doomed = self._dependencies.ended(node, succeeded=succeeded)
-        for container_id in doomed:
-            self._doom(container_id, node, now)
+        released, unsatisfiable = self._dependencies.ended(node, succeeded=succeeded)
+        for container_id in unsatisfiable:
+            self._cancel_dependent(container_id, node, now)
         went = False
         for container_id in released:
             gates = self._table.gates
@@ -294,13 +294,13 @@ class Workflow:
                 self._table.published.append(PublishContainer(container=container))
         return went
 
-    def _take_turn(self, container_id: str | None, now: float) -> bool:
+    def _enter_window(self, container_id: str | None, now: float) -> bool:
         if container_id is None:
             return False
         self._table.gates.unblock(container_id, Gate.MAX_RUNNING)
         return self._wait(self._table.containers[container_id], now)
 
-    def line_up(self, container: Container) -> None:
+    def enqueue_in_window(self, container: Container) -> None:
         """Let an element that does not run wait for a turn in its array, if it does not wait
         already.
         """
@@ -317,7 +317,7 @@ class Workflow:
         self._table.published.append(PublishContainer(container=container, released=True))
         return container.id in self._table.queue
 
-    def _doom(self, container_id: str, node: str, now: float) -> None:
+    def _cancel_dependent(self, container_id: str, node: str, now: float) -> None:
         """Cancel a container that waits for what has not succeeded."""
         container = self._table.containers[container_id]
         message = f"it was to run after {node}, which did not succeed"
@@ -344,7 +344,7 @@ class Workflow:
                 table.unlock(container_id)
             table.wait(table.containers[container_id], now)
 
-    def _no_turn(self, container: Container) -> WaitReason:
+    def _full_window_reason(self, container: Container) -> WaitReason:
         """Return why an element waits for its turn."""
         under_way = self._jobs.under_way_with(container)
         message = f"as many elements of its array run as may at once ({under_way})"
@@ -365,7 +365,7 @@ class Workflow:
         if Gate.AFTER in block:
             return _after(self._dependencies.needs(container.id))
         if Gate.MAX_RUNNING in block:
-            return self._no_turn(container)
+            return self._full_window_reason(container)
         return None
 
 

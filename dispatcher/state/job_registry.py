@@ -70,7 +70,7 @@ class JobRegistry:
         self._runs: dict[str, set[str]] = {}
         self._changed: dict[str, bool] = {}
         self._idle: dict[str, None] = {}
-        self._deeds: dict[str, str] = {}
+        self._last_actions: dict[str, str] = {}
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._live
@@ -244,20 +244,20 @@ class JobRegistry:
         """Note for which time a periodic job was begun last; unknown is no error."""
         self._replace(job_id, "launched", launched_for=launched_for)
 
-    def take_deed(self, job_id: str) -> str:
+    def pop_last_action(self, job_id: str) -> str:
         """Return and clear, in a few words, what was done to a job last; "" for nothing."""
-        return self._deeds.pop(job_id, "")
+        return self._last_actions.pop(job_id, "")
 
-    def _replace(self, job_id: str, deed: str, **changed: object) -> None:
+    def _replace(self, job_id: str, last_action: str, **changed: object) -> None:
         live = self._live.get(job_id)
         if live is not None:
             before = _template_bytes(live.job)
             live.job = replace(live.job, **changed)  # type: ignore[arg-type]  # fields of Job
             self.templates_bytes += _template_bytes(live.job) - before
             self._changed[job_id] = True
-            self._deeds[job_id] = deed
+            self._last_actions[job_id] = last_action
 
-    def turn(self, now: float) -> list[Job]:
+    def drain_changes(self, now: float) -> list[Job]:
         """Return and clear the jobs that changed in a way that is journalled or published, as they
         are now.
 

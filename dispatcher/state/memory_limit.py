@@ -30,22 +30,22 @@ class QueuedMemory:
 
     def __init__(self) -> None:
         self.total_bytes = 0
-        self._sharers: dict[int, int] = {}
+        self._users: dict[int, int] = {}
 
     def add(self, spec: ContainerSpec) -> None:
         """Count one container more."""
-        sharers = self._sharers.get(id(spec), 0)
-        self._sharers[id(spec)] = sharers + 1
-        self.total_bytes += own_bytes(spec) + (spec_bytes(spec) if not sharers else 0)
+        users = self._users.get(id(spec), 0)
+        self._users[id(spec)] = users + 1
+        self.total_bytes += own_bytes(spec) + (spec_bytes(spec) if not users else 0)
 
     def remove(self, spec: ContainerSpec) -> None:
         """Count one container less."""
-        sharers = self._sharers[id(spec)] - 1
-        self.total_bytes -= own_bytes(spec) + (spec_bytes(spec) if not sharers else 0)
-        if sharers:
-            self._sharers[id(spec)] = sharers
+        users = self._users[id(spec)] - 1
+        self.total_bytes -= own_bytes(spec) + (spec_bytes(spec) if not users else 0)
+        if users:
+            self._users[id(spec)] = users
         else:
-            del self._sharers[id(spec)]
+            del self._users[id(spec)]
 
 
 def own_bytes(spec: ContainerSpec) -> int:

@@ -21,7 +21,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.state.attempt_end import ClosedAttempt, Finish, Requeue
-from longshore.pool.delays import doubled_s
+from longshore.pool.backoff import doubled_s
 
 _FINAL_STATE_AFTER = {
     AttemptOutcome.SUCCEEDED: ContainerState.SUCCEEDED,

@@ -86,7 +86,7 @@ class Gate(Flag):
     #: Its job is held.
     JOB_HELD = auto()
     #: Its job has a scheduler of its own, for as long as it lives.
-    OWN_PLACER = auto()
+    OWN_SCHEDULER = auto()
 
 
 class SchedulingGates:

@@ -100,10 +100,10 @@ class SpendLimits:
         """Return whether there is any limit at all."""
         return self.cluster is not None or any(self._by_name.values())
 
-    def of(self, holder: SpendSubject) -> Decimal | None:
+    def of(self, subject: SpendSubject) -> Decimal | None:
         """Return what a project or a user may spend an hour, None for no limit."""
-        spends = self._by_name[holder.kind]
-        return spends.get(holder.name, spends.get(EVERYBODY_ELSE))
+        spends = self._by_name[subject.kind]
+        return spends.get(subject.name, spends.get(EVERYBODY_ELSE))
 
     def account_of(self, container: Container) -> SpendSubjects:
         """Return whose limits a container counts against: only of those that have one."""
@@ -114,8 +114,8 @@ class SpendLimits:
     def account_for(self, payer: Payer) -> SpendSubjects:
         """Return the account of a payer, without those who have no limit (any more)."""
         names = (("project", payer.project), ("user", payer.user))
-        holders = (SpendSubject(kind, name) for kind, name in names if name is not None)
-        return tuple(holder for holder in holders if self.of(holder) is not None)
+        subjects = (SpendSubject(kind, name) for kind, name in names if name is not None)
+        return tuple(subject for subject in subjects if self.of(subject) is not None)
 
 
 def payer_of(account: SpendSubjects) -> Payer:

@@ -13,7 +13,7 @@ from longshore.pool.pool_events import StrayFound, StrayGone
 def stray_found(notice: StrayFound) -> PublishStray:
     """Return what is told of a stray that was found."""
     return PublishStray(
-        deed=StrayAction.KEPT if notice.kept_for else StrayAction.ENDED_BY_US,
+        action=StrayAction.KEPT if notice.kept_for else StrayAction.ENDED_BY_US,
         worker_id=notice.worker_id,
         attempt_id=notice.attempt_id,
         container_id=notice.container_id,
@@ -24,7 +24,7 @@ def stray_found(notice: StrayFound) -> PublishStray:
 def stray_gone(notice: StrayGone) -> PublishStray:
     """Return what is told of a stray that has ended, or whose instance is gone."""
     return PublishStray(
-        deed=StrayAction.GONE,
+        action=StrayAction.GONE,
         worker_id=notice.worker_id,
         attempt_id=notice.attempt_id,
         container_id=notice.container_id,

@@ -31,7 +31,7 @@ from longshore.dispatcher.store.job_changes import (
     apply_job_change,
     save_jobs,
 )
-from longshore.dispatcher.store.records import Records
+from longshore.dispatcher.store.shared_updates import Records
 from longshore.drivers.errors import BugError
 
 CONTAINERS = Records(

@@ -153,10 +153,10 @@ def attempt_values(attempt: Attempt) -> Values:
         "stdout_bytes": attempt.stdout_bytes,
         "stderr_bytes": attempt.stderr_bytes,
         "log_complete": attempt.log_complete,
-        "ending": None if attempt.ending is None else attempt.ending.value,
-        "ending_cause": attempt.ending_for.cause.value,
-        "ending_for": attempt.ending_for.of,
-        "ending_detail": attempt.ending_for.detail,
+        "ending": None if attempt.intended_outcome is None else attempt.intended_outcome.value,
+        "ending_cause": attempt.stop_reason.cause.value,
+        "ending_for": attempt.stop_reason.of,
+        "ending_detail": attempt.stop_reason.detail,
         "resources": None if attempt.resources is None else _SPEC_ENCODER.encode(attempt.resources),
         "revision": attempt.revision,
         "pulling_since": attempt.pulling_since,
@@ -184,8 +184,8 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         stdout_bytes=row.stdout_bytes,
         stderr_bytes=row.stderr_bytes,
         log_complete=row.log_complete,
-        ending=None if row.ending is None else _OUTCOMES[row.ending],
-        ending_for=StopReason(
+        intended_outcome=None if row.ending is None else _OUTCOMES[row.ending],
+        stop_reason=StopReason(
             cause=_ENDING_CAUSES[row.ending_cause], of=row.ending_for, detail=row.ending_detail
         ),
         resources=None if row.resources is None else _RESOURCES_DECODER.decode(row.resources),

@@ -21,7 +21,7 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.store import codec, job_codec, tables
 from longshore.dispatcher.store.errors import NoSuchJob, RevisionConflict
 from longshore.dispatcher.store.idempotency import claim_key, of_job
-from longshore.dispatcher.store.records import Records
+from longshore.dispatcher.store.shared_updates import Records
 from longshore.drivers.errors import BugError
 
 JobChange = (

@@ -30,11 +30,11 @@ from longshore.dispatcher.domain.queries import (
     Recovered,
 )
 from longshore.dispatcher.store import codec, idempotency, job_reader
-from longshore.dispatcher.store.awaited import fetch_awaited
+from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
+from longshore.dispatcher.store.filters import container_queries, job_queries
 from longshore.dispatcher.store.job_reader import Specs, StoredCounts
 from longshore.dispatcher.store.paging import fetch_gone, page_of
-from longshore.dispatcher.store.questions import container_queries, job_queries
 from longshore.dispatcher.store.tables import attempts, containers, instances, jobs, launches
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
@@ -107,10 +107,10 @@ class Reader:
             items = job_reader.fetch_heads(connection, shown) if shown else []
         return JobPage(items=tuple(items), next_cursor=following)
 
-    def awaited(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
-        """Return what is known of things to wait for; see `Store.awaited`."""
+    def dependency_status(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
+        """Return what is known of things to wait for; see `Store.dependency_status`."""
         with self._snapshot() as connection:
-            return fetch_awaited(connection, dependencies)
+            return fetch_dependency_status(connection, dependencies)
 
     def recover(self) -> Recovered:
         """Return what is unfinished, from one snapshot."""
@@ -203,7 +203,7 @@ def _ended(
         for job in living
     }
     ended: dict[str, bool] = {}
-    for known in fetch_awaited(connection, waits, counts).values():
+    for known in fetch_dependency_status(connection, waits, counts).values():
         ended.update(known.ended)
     return ended
 

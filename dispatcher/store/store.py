@@ -292,12 +292,12 @@ class Store:
         """
         return self._reader.jobs(which, cursor=cursor, limit=limit)
 
-    def awaited(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
+    def dependency_status(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
         """Return what is known of the things to wait for, by their `of`; raises `StoreBusy`.
 
         What is not among the keys does not exist.
         """
-        return self._reader.awaited(dependencies)
+        return self._reader.dependency_status(dependencies)
 
     def recover(self) -> Recovered:
         """Return what a restart must know, from one snapshot; raises `StoreBusy`."""

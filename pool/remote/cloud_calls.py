@@ -31,7 +31,7 @@ from longshore.drivers.interface import (
     Power,
     TellsCondition,
 )
-from longshore.pool.delays import REASON_LENGTH
+from longshore.pool.backoff import REASON_LENGTH
 from longshore.pool.leaks import LeftoverReport
 from longshore.pool.messages import (
     Created,

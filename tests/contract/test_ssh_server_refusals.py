@@ -104,7 +104,7 @@ def test_connections_have_a_limit(site: Site) -> None:
     server.close()
 
 
-def test_strangers_make_room_for_who_logs_in_and_fill_no_log(
+def test_untrusted_clients_make_room_for_who_logs_in_and_fill_no_log(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = site.new_server(max_connections=3, login_timeout_s=60.0)

@@ -26,7 +26,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old="    if match is None or not _is_loopback(match.group(1)):",
         new="    if match is None:",
         test=(
-            "tests/unit/test_api_guards.py::test_only_loopback_hosts_are_answered[evil.example-403]"
+            "tests/unit/test_api_cross_origin.py::test_only_loopback_hosts_are_answered[evil.example-403]"
         ),
     ),
     EdgeDefect(
@@ -39,7 +39,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         ),
         new="    if not _OUR_SITES.issuperset(sites):",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_only_our_own_origin_is_answered[http://localhost:8421-403]"
         ),
     ),
@@ -53,7 +53,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         ),
         new="    if not all(_same_port(each, port) for each in origins):",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_only_our_own_site_is_answered[/health/live-sites2-403]"
         ),
     ),
@@ -64,7 +64,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old="    return loopback_port(match.group(2), default=default) == port",
         new="    return loopback_port(match.group(2), default=default) is not None",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_only_our_own_origin_is_answered[http://localhost:8421-403]"
         ),
     ),
@@ -75,7 +75,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old="    if len(types) != 1 or not _JSON.fullmatch(types[0]):",
         new="    if len(types) != 1:",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_only_json_is_taken[application/json; charset=utf-16-415]"
         ),
     ),
@@ -85,7 +85,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/api/guards.py",
         old='    if request.headers.get("Content-Encoding", "identity").lower() != "identity":',
         new='    if request.headers.get("Content-Encoding", "identity").lower() == "":',
-        test="tests/unit/test_api_guards.py::test_encoded_bodies_are_refused",
+        test="tests/unit/test_api_cross_origin.py::test_encoded_bodies_are_refused",
     ),
     EdgeDefect(
         name="a_port_has_no_limit",
@@ -93,7 +93,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/api/guards.py",
         old="    return port if port <= 65535 else None",
         new="    return port",
-        test="tests/unit/test_api_guards.py::test_a_port_that_cannot_be_is_nobodys[65536]",
+        test="tests/unit/test_api_cross_origin.py::test_a_port_that_cannot_be_is_nobodys[65536]",
     ),
     EdgeDefect(
         name="an_answer_is_for_pages_of_others",
@@ -102,7 +102,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old='    "Cross-Origin-Resource-Policy": "same-origin",',
         new="",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_no_answer_is_for_other_origins[GET /health/live HTTP/1.1\\r\\nHost: "
             "localhost]"
         ),
@@ -114,7 +114,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old='    "X-Content-Type-Options": "nosniff",',
         new="",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_no_answer_is_for_other_origins[GET /health/live HTTP/1.1\\r\\nHost: "
             "localhost]"
         ),
@@ -126,7 +126,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old='    "Cache-Control": "no-store",',
         new="",
         test=(
-            "tests/unit/test_api_guards.py"
+            "tests/unit/test_api_cross_origin.py"
             "::test_no_answer_is_for_other_origins[GET /health/live HTTP/1.1\\r\\nHost: "
             "localhost]"
         ),

@@ -78,7 +78,7 @@ REMOTE: Final[tuple[EdgeDefect, ...]] = (
         old="            archive.writestr(zipfile.ZipInfo(name, _STAMP), files[name])",
         new="            archive.writestr(name, files[name] if name else str(Path().stat()))",
         test=(
-            "tests/unit/test_runner_parts.py::test_the_bundle_is_the_same_each_time_and_complete"
+            "tests/unit/test_runner_units.py::test_the_bundle_is_the_same_each_time_and_complete"
         ),
     ),
     EdgeDefect(
@@ -87,7 +87,7 @@ REMOTE: Final[tuple[EdgeDefect, ...]] = (
         file="pool/remote/deploy.py",
         old="if sys.version_info < (3, 8):",
         new="if sys.version_info < (2, 0):",
-        test="tests/unit/test_runner_parts.py::test_a_python_that_is_too_old_is_told_in_words",
+        test="tests/unit/test_runner_units.py::test_a_python_that_is_too_old_is_told_in_words",
     ),
     EdgeDefect(
         name="the_login_shells_words_are_the_answer",

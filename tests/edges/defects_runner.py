@@ -379,7 +379,7 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
             '            raise wire.ProtocolError("the other side does not read its replies")'
         ),
         new="",
-        test="tests/unit/test_runner_parts.py::test_output_that_nobody_reads_ends_the_session",
+        test="tests/unit/test_runner_units.py::test_output_that_nobody_reads_ends_the_session",
     ),
     EdgeDefect(
         name="logs_are_pushed_however_much_waits",
@@ -395,7 +395,7 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
         file="pool/runner/logs.py",
         old="        return not self._ready or self._unacknowledged >= WINDOW_BYTES",
         new="        return not self._ready",
-        test="tests/unit/test_runner_parts.py::test_streams_take_turns_within_the_window",
+        test="tests/unit/test_runner_units.py::test_streams_take_turns_within_the_window",
     ),
     EdgeDefect(
         name="one_log_takes_all_turns",
@@ -417,7 +417,7 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
             "            del self._ready[name]\n"
             "            return"
         ),
-        test="tests/unit/test_runner_parts.py::test_streams_take_turns_within_the_window",
+        test="tests/unit/test_runner_units.py::test_streams_take_turns_within_the_window",
     ),
     EdgeDefect(
         name="a_dropped_log_keeps_its_share_of_the_window",

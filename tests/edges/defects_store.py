@@ -622,7 +622,7 @@ STORE: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="what_has_ended_is_changed",
         guard="What has ended is changed by nobody",
-        file="dispatcher/store/records.py",
+        file="dispatcher/store/shared_updates.py",
         old=(
             "            table.c.state.not_in(sorted(state.value for state in states if "
             "state.final))"
@@ -636,7 +636,7 @@ STORE: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="saving_what_is_not_there_is_silent",
         guard="Saving what is not there is an error",
-        file="dispatcher/store/records.py",
+        file="dispatcher/store/shared_updates.py",
         old="        if connection.execute(statement, rows).rowcount != len(rows):",
         new="        if connection.execute(statement, rows).rowcount > len(rows):",
         test="tests/unit/test_store.py::test_saving_what_is_not_there_is_an_error",

@@ -224,10 +224,10 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
             name = choose(NAMES)
             flying = [TYPES[each] for each, _ in in_flight]
             tally = _tally_of(holds, instances, flying)
-            hindrance = holds.hindrance(
+            create_block = holds.create_block(
                 TYPES[name], in_flight=flying, unproven=False, tally=tally, now=now
             )
-            if hindrance is None:
+            if create_block is None:
                 _check_create(holds, name, flying, tally, now)
                 in_flight.append((name, now))
         elif what == "answer" and in_flight:
@@ -249,7 +249,7 @@ def test_no_create_while_a_hold_covers_it_one_on_trial_and_every_hold_ends(
     end = now + LONGEST_HOLD_S
     tally = _tally_of(holds, instances, [])
     for type_ in TYPES.values():
-        assert holds.hindrance(type_, in_flight=(), unproven=False, tally=tally, now=end) is None
+        assert holds.create_block(type_, in_flight=(), unproven=False, tally=tally, now=end) is None
 
 
 def _tally_of(

@@ -28,7 +28,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import InstanceType, Resources
-from tests.rigs.elastic import RULES, applied, changes_something, counts, make_job, rooms_of
+from tests.rigs.elastic import RULES, applied, changes_something, counts, make_job, nodes_of
 from tests.samples import GIB, make_type
 
 MOST_PASSES = 12
@@ -96,7 +96,7 @@ def view_of(
     types = {(type_.name, type_.resources.gpus): type_ for _, type_ in pool}
     return ElasticView(
         jobs=tuple(jobs),
-        rooms=(*rooms_of(pool, jobs), *booting),
+        nodes=(*nodes_of(pool, jobs), *booting),
         types=tuple(types.values()),
         rules=RULES,
         settings=policy,
@@ -143,7 +143,7 @@ def test_a_pass_changes_nothing_of_what_came_in(view: ElasticView) -> None:
 def test_the_same_view_gives_the_same_plan_in_whatever_order_its_parts_come(
     view: ElasticView,
 ) -> None:
-    turned = replace(view, jobs=view.jobs[::-1], rooms=view.rooms[::-1], types=view.types[::-1])
+    turned = replace(view, jobs=view.jobs[::-1], nodes=view.nodes[::-1], types=view.types[::-1])
     assert plan_elastic(turned, 10.0) == plan_elastic(view, 10.0)
 
 
@@ -151,7 +151,7 @@ def test_the_same_view_gives_the_same_plan_in_whatever_order_its_parts_come(
 @settings(max_examples=100, deadline=None)
 def test_no_instance_is_overfull_and_nobody_is_placed_twice(view: ElasticView) -> None:
     plan = plan_elastic(view, 10.0)
-    ready = {room.id for room in view.rooms if room.kind is SlotKind.READY}
+    ready = {room.id for room in view.nodes if room.kind is SlotKind.READY}
     assert {place.instance_id for place in plan.starts} <= ready
     held = {
         (job.id, member.component, member.index): member
@@ -162,8 +162,8 @@ def test_no_instance_is_overfull_and_nobody_is_placed_twice(view: ElasticView) -
     new = [(place.job_id, place.component, place.index) for place in plan.starts]
     assert len(set(new)) == len(new)
     assert not set(new) & set(held)
-    types = [(room.id, room.type) for room in view.rooms]
-    for room in rooms_of(types, carried_out(view, plan, 10.0)):
+    types = [(room.id, room.type) for room in view.nodes]
+    for room in nodes_of(types, carried_out(view, plan, 10.0)):
         assert Resources().fits_in(room.free), room
 
 
@@ -210,9 +210,9 @@ def test_a_plan_that_says_so_changes_something_and_repeated_passes_come_to_rest(
             return
         begun += plan.begun
         assert len(set(begun)) == len(begun)
-        made = [(r.id, r.type) for r in view.rooms if r.kind is SlotKind.READY]
-        coming = tuple(room for room in view.rooms if room.kind is not SlotKind.READY)
-        view = replace(view, jobs=tuple(jobs), rooms=(*rooms_of(made, jobs), *coming))
+        made = [(r.id, r.type) for r in view.nodes if r.kind is SlotKind.READY]
+        coming = tuple(room for room in view.nodes if room.kind is not SlotKind.READY)
+        view = replace(view, jobs=tuple(jobs), nodes=(*nodes_of(made, jobs), *coming))
     raise AssertionError(f"passes still change something: {plan_elastic(view, 10.0)}")
 
 
@@ -266,13 +266,13 @@ def test_what_is_claimed_fits_and_is_never_wanted_as_well(view: ElasticView) -> 
     assert counts(jobs).keys() >= set(plan.begun)
 
 
-sharers = st.lists(
+on_shared_cpu = st.lists(
     st.builds(Resources, cpu_millis=st.integers(1, 5000), gpus=st.sampled_from((0, 0, 1))),
     max_size=8,
 ).map(lambda all_: [CpuShare(attempt_id=f"a-{n}", given=each) for n, each in enumerate(all_)])
 
 
-@given(sharers, sharers, st.integers(0, 64_000))
+@given(on_shared_cpu, on_shared_cpu, st.integers(0, 64_000))
 def test_all_spare_cpus_are_given_out_and_never_more_than_there_is(
     before: list[CpuShare], after: list[CpuShare], cpu_millis: int
 ) -> None:

@@ -219,6 +219,6 @@ def test_whatever_happens_every_job_ends_and_nothing_is_kept_for_it(seed: int) -
     assert fuzz.is_over(), {id_: (s, fuzz.rig.engine.why_waiting(id_)) for id_, s in rest.items()}
     workload = fuzz.rig.engine.workloads.elastic
     fuzz.rig.advance(10)
-    assert workload.kept == {}
-    assert workload.awaited == frozenset()
+    assert workload.reservations == {}
+    assert workload.claimed_workers == frozenset()
     assert workload.next_due() is None

@@ -142,12 +142,12 @@ class Passes(RuleBasedStateMachine):
         for slot in self.rig.engine.scheduling.fleet_sync.fleet.slots.values():
             assert not slot.is_overfull
             assert slot.count >= 0
-            assert slot.sharers >= 0
+            assert slot.on_shared_cpu >= 0
 
     @invariant()
     def limits_are_kept(self) -> None:
         pool = self.rig.engine.pool
-        assert len(pool.workers) + len(pool.hoped_for()) <= MOST
+        assert len(pool.workers) + len(pool.expected_launches()) <= MOST
         assert len(self.rig.engine.table.open_attempts) <= 7
 
     @invariant()

@@ -1,4 +1,4 @@
-"""Properties of the mix of new instances on generated wants, types and limits."""
+"""Properties of the packing of new instances on generated wants, types and limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def instance_types(draw: st.DrawFn) -> list[InstanceType]:
 def demands(draw: st.DrawFn, *, classes: int = 8, most: int = 30) -> list[Item]:
     types = draw(instance_types())
     known: dict[int, tuple[Option, ...]] = {}
-    wants = []
+    items = []
     for _ in range(draw(st.integers(1, classes))):
         index = draw(st.integers(0, classes))
         if index not in known:
@@ -57,36 +57,36 @@ def demands(draw: st.DrawFn, *, classes: int = 8, most: int = 30) -> list[Item]:
             known[index] = tuple(
                 Option(type=type_, need=need)
                 for type_ in types
-                if charge(need, sharers=0).fits_in(type_.allocatable) and draw(st.booleans())
+                if charge(need, on_shared_cpu=0).fits_in(type_.allocatable) and draw(st.booleans())
             )
         if known[index]:
             count = draw(st.integers(1, most))
-            wants.append(Item(index=index, count=count, options=known[index]))
-    return wants
+            items.append(Item(index=index, count=count, options=known[index]))
+    return items
 
 
-def wanted(wants: Sequence[Item]) -> Counter[int]:
+def wanted(items: Sequence[Item]) -> Counter[int]:
     total: Counter[int] = Counter()
-    for want in wants:
-        total[want.index] += want.count
+    for item in items:
+        total[item.index] += item.count
     return total
 
 
-def held(mix: Sequence[NewInstance]) -> Counter[int]:
+def held(solution: Sequence[NewInstance]) -> Counter[int]:
     total: Counter[int] = Counter()
-    for new in mix:
+    for new in solution:
         total.update(dict(new.contents))
     return total
 
 
-def fits_beside(wants: Sequence[Item], mix: Sequence[NewInstance], gone: int) -> bool:
+def fits_beside(items: Sequence[Item], solution: Sequence[NewInstance], gone: int) -> bool:
     """Return whether the others could hold what one holds, put in by turns where it first fits."""
-    others = [(new.type, dict(new.contents)) for place, new in enumerate(mix) if place != gone]
-    for index, count in mix[gone].contents:
+    others = [(new.type, dict(new.contents)) for place, new in enumerate(solution) if place != gone]
+    for index, count in solution[gone].contents:
         for _ in range(count):
             for type_, amounts in others:
                 more = {**amounts, index: amounts.get(index, 0) + 1}
-                if holds(wants, type_, sorted(more.items())):
+                if holds(items, type_, sorted(more.items())):
                     amounts.update(more)
                     break
             else:
@@ -96,37 +96,37 @@ def fits_beside(wants: Sequence[Item], mix: Sequence[NewInstance], gone: int) ->
 
 @settings(max_examples=300, deadline=None)
 @given(demands(), st.sampled_from(list(Placement)))
-def test_everything_is_held_where_it_may_be(wants: list[Item], placement: Placement) -> None:
-    mix = solve(wants, placement=placement)
-    assert held(mix) == wanted(wants)
-    for new in mix:
+def test_everything_is_held_where_it_may_be(items: list[Item], placement: Placement) -> None:
+    solution = solve(items, placement=placement)
+    assert held(solution) == wanted(items)
+    for new in solution:
         assert new.contents, "no instance is bought for nothing"
         assert list(new.contents) == sorted(new.contents)
         assert all(count > 0 for _, count in new.contents)
-        assert holds(wants, new.type, new.contents)
+        assert holds(items, new.type, new.contents)
         if placement is Placement.EXCLUSIVE:
             assert sum(count for _, count in new.contents) == 1
-    assert solve(wants, placement=placement) == mix, "the same wants give the same mix"
+    assert solve(items, placement=placement) == solution, "the same items give the same solution"
 
 
 @settings(max_examples=300, deadline=None)
 @given(demands(most=8))
-def test_nothing_is_bought_that_can_be_done_without(wants: list[Item]) -> None:
-    mix = solve(wants)
+def test_nothing_is_bought_that_can_be_done_without(items: list[Item]) -> None:
+    solution = solve(items)
     types = sorted(
-        {o.type.name: o.type for w in wants for o in w.options}.values(), key=price_order
+        {o.type.name: o.type for w in items for o in w.options}.values(), key=price_order
     )
-    for place, new in enumerate(mix):
-        assert not fits_beside(wants, mix, place), f"{new} could be left out"
-        cheaper = next(t for t in types if holds(wants, t, new.contents))
+    for place, new in enumerate(solution):
+        assert not fits_beside(items, solution, place), f"{new} could be left out"
+        cheaper = next(t for t in types if holds(items, t, new.contents))
         assert new.type.price_usd_per_hour <= cheaper.price_usd_per_hour
         assert new.type == cheaper, "at equal prices the smaller type"
 
 
 @settings(max_examples=300, deadline=None)
 @given(demands())
-def test_exclusive_is_never_cheaper_than_packed(wants: list[Item]) -> None:
-    assert price(solve(wants)) <= price(solve(wants, placement=Placement.EXCLUSIVE))
+def test_exclusive_is_never_cheaper_than_packed(items: list[Item]) -> None:
+    assert price(solve(items)) <= price(solve(items, placement=Placement.EXCLUSIVE))
 
 
 @settings(max_examples=300, deadline=None)
@@ -137,64 +137,67 @@ def test_exclusive_is_never_cheaper_than_packed(wants: list[Item]) -> None:
     st.dictionaries(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 2)),
 )
 def test_limits_are_kept(
-    wants: list[Item], placement: Placement, most_instances: int, most: dict[str, int]
+    items: list[Item], placement: Placement, most_instances: int, most: dict[str, int]
 ) -> None:
-    mix = solve(wants, placement=placement, most_instances=most_instances, most=most)
-    assert len(mix) <= most_instances
-    bought = Counter(new.type.name for new in mix)
+    solution = solve(items, placement=placement, most_instances=most_instances, most=most)
+    assert len(solution) <= most_instances
+    bought = Counter(new.type.name for new in solution)
     assert all(bought[name] <= limit for name, limit in most.items())
-    assert held(mix) <= wanted(wants)
-    assert all(new.contents and holds(wants, new.type, new.contents) for new in mix)
-    if held(mix) != wanted(wants) and len(mix) < most_instances:
-        _check_nothing_else_could_be_bought(wants, mix, bought, most)
-    again = solve(wants, placement=placement, most_instances=most_instances, most=most)
-    assert again == mix
+    assert held(solution) <= wanted(items)
+    assert all(new.contents and holds(items, new.type, new.contents) for new in solution)
+    if held(solution) != wanted(items) and len(solution) < most_instances:
+        _check_nothing_else_could_be_bought(items, solution, bought, most)
+    again = solve(items, placement=placement, most_instances=most_instances, most=most)
+    assert again == solution
 
 
 def _check_nothing_else_could_be_bought(
-    wants: Sequence[Item], mix: Sequence[NewInstance], bought: Counter[str], most: dict[str, int]
+    items: Sequence[Item],
+    solution: Sequence[NewInstance],
+    bought: Counter[str],
+    most: dict[str, int],
 ) -> None:
-    lacking = wanted(wants) - held(mix)
-    for want in wants:
-        if lacking[want.index]:
-            names = {option.type.name for option in want.options}
+    lacking = wanted(items) - held(solution)
+    for item in items:
+        if lacking[item.index]:
+            names = {option.type.name for option in item.options}
             assert all(bought[name] >= most.get(name, bought[name] + 1) for name in names)
 
 
 @settings(max_examples=200, deadline=None)
 @given(demands(), st.integers(1, 6))
 def test_at_the_limit_no_lower_want_takes_the_room_of_a_higher(
-    wants: list[Item], most_instances: int
+    items: list[Item], most_instances: int
 ) -> None:
-    mix = solve(wants, most_instances=most_instances)
-    lacking = wanted(wants) - held(mix)
+    solution = solve(items, most_instances=most_instances)
+    lacking = wanted(items) - held(solution)
     for index in lacking:
-        for new in mix:
+        for new in solution:
             amounts = dict(new.contents)
             amounts[index] = amounts.get(index, 0) + 1
-            assert not holds(wants, new.type, sorted(amounts.items())), "room is left over"
+            assert not holds(items, new.type, sorted(amounts.items())), "room is left over"
 
 
 @settings(max_examples=200, deadline=None)
 @given(demands(), st.integers(1, 10))
-def test_a_higher_limit_never_holds_less_of_the_first(wants: list[Item], most: int) -> None:
-    first = wants[0].index if wants else 0
-    fewer, more = (held(solve(wants, most_instances=limit))[first] for limit in (most, most + 1))
-    whole = wants[0].count if wants else 0
+def test_a_higher_limit_never_holds_less_of_the_first(items: list[Item], most: int) -> None:
+    first = items[0].index if items else 0
+    fewer, more = (held(solve(items, most_instances=limit))[first] for limit in (most, most + 1))
+    whole = items[0].count if items else 0
     assert min(fewer, whole) <= more
 
 
 @settings(max_examples=200, deadline=None)
 @given(demands())
-def test_the_first_instances_hold_the_most_important(wants: list[Item]) -> None:
-    mix = solve(wants)
+def test_the_first_instances_hold_the_most_important(items: list[Item]) -> None:
+    solution = solve(items)
     target: Counter[int] = Counter()
     got: Counter[int] = Counter()
     place = 0
-    for want in wants:
-        target[want.index] += want.count
-        while got[want.index] < target[want.index]:
-            assert dict(mix[place].contents).get(want.index, 0) > 0
-            got.update(dict(mix[place].contents))
+    for item in items:
+        target[item.index] += item.count
+        while got[item.index] < target[item.index]:
+            assert dict(solution[place].contents).get(item.index, 0) > 0
+            got.update(dict(solution[place].contents))
             place += 1
-    assert place == len(mix)
+    assert place == len(solution)

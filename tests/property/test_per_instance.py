@@ -184,11 +184,11 @@ class Days(RuleBasedStateMachine):
         if asked.fits_in(host.free.minus(reserved)):
             self.world.occupy(host_id, cpus=cpus, priority=100 * priority)
 
-    @precondition(lambda self: self.world.tenants)
+    @precondition(lambda self: self.world.all_attempts)
     @rule(index=st.integers(0, 99), settled=st.booleans(), failed=st.booleans())
     def exit(self, index: int, *, settled: bool, failed: bool) -> None:
         running = sorted(
-            t.id for t in self.world.tenants.values() if t.instance_id in self.world.hosts
+            t.id for t in self.world.all_attempts.values() if t.instance_id in self.world.hosts
         )
         if running:
             self.world.exit(running[index % len(running)], settled=settled, failed=failed)
@@ -244,7 +244,9 @@ class Days(RuleBasedStateMachine):
 
     @invariant()
     def no_two_attempts_of_a_job_live_on_one_instance(self) -> None:
-        jobs = [(t.job.id, t.instance_id) for t in self.world.tenants.values() if t.job is not None]
+        jobs = [
+            (t.job.id, t.instance_id) for t in self.world.all_attempts.values() if t.job is not None
+        ]
         assert len(jobs) == len(set(jobs))
 
     @invariant()

@@ -28,7 +28,7 @@ from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject, s
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge
 from longshore.pool.holds import CreateBlockKind
-from tests.rigs.planner import make_hindrance, make_limits
+from tests.rigs.planner import make_create_block, make_limits
 from tests.samples import GIB, make_container, make_type
 
 TYPES = [make_type(n, price=price) for n, price in ((1, "0.1"), (2, "0.2"), (4, "0.3"))]
@@ -76,7 +76,7 @@ class Case:
                 limits=spending,
                 placement=RULES.placement,
                 cluster=Decimal("0.2"),
-                by_holder={},
+                by_subject={},
             )
             budget.begin({}, classes, fleet)
         return Snapshot(classes=classes, fleet=fleet, limits=replace(self.limits, budget=budget))
@@ -99,7 +99,7 @@ def claim(fleet: Fleet, request_class: RequestClass, slot_id: str, number: int) 
         return
     need = request_class.need(found.type)
     for _ in range(number):
-        fits = charge(need, sharers=found.sharers).fits_in(found.free)
+        fits = charge(need, on_shared_cpu=found.on_shared_cpu).fits_in(found.free)
         if not fits or fleet.rules.is_full(found.count):
             return
         fleet.claim(request_class.key, found, need, 1)
@@ -125,7 +125,7 @@ def cases(draw: st.DrawFn) -> Case:
     places = st.tuples(kinds, st.integers(0, 2), st.integers(0, 4))
     slots = tuple(draw(st.lists(places, max_size=5)))
     covered = draw(st.sampled_from([(), *((n,) for n in NAMES), NAMES[:2], NAMES]))
-    hindrance = make_hindrance(
+    create_block = make_create_block(
         draw(st.sampled_from(CreateBlockKind)),
         "not now",
         *covered,
@@ -136,7 +136,7 @@ def cases(draw: st.DrawFn) -> Case:
         max_instances=len(slots) + draw(st.integers(0, 3)),
         creates_left=draw(st.integers(0, 3)),
         tokens_left=draw(st.integers(0, 3)),
-        hindrances=dict.fromkeys(covered, hindrance),
+        create_blocks=dict.fromkeys(covered, create_block),
     )
     return Case(
         containers=draw(containers()),
@@ -223,30 +223,30 @@ def test_no_more_is_spent_than_may_be_but_for_what_was_claimed_before(case: Case
     budget = view.limits.budget
     if not isinstance(budget, PassBudget):
         return
-    holders = [SpendSubject("project", name) for name in PROJECTS]
-    before = {holder: budget.spent(holder) for holder in holders}
+    subjects = [SpendSubject("project", name) for name in PROJECTS]
+    before = {subject: budget.spent(subject) for subject in subjects}
     decided = plan(view)
-    for holder in holders:
-        limit = budget.limits.of(holder)
-        assert limit is None or budget.spent(holder) <= max(limit, before[holder])
-        assert budget.spent(holder) == spent_anew(decided, view, holder), "as it is added up anew"
+    for subject in subjects:
+        limit = budget.limits.of(subject)
+        assert limit is None or budget.spent(subject) <= max(limit, before[subject])
+        assert budget.spent(subject) == spent_anew(decided, view, subject), "as it is added up anew"
     if budget.limits.cluster is not None and decided.creates:
         assert budget.cluster <= budget.limits.cluster
 
 
-def spent_anew(decided: Plan, view: Snapshot, holder: SpendSubject) -> Decimal:
+def spent_anew(decided: Plan, view: Snapshot, subject: SpendSubject) -> Decimal:
     """Return what the places of a plan cost a holder, who pays new instances in full."""
     budget = view.limits.budget
     assert isinstance(budget, PassBudget)
     shares: dict[str, Decimal] = {}
     for key, place in by_class(decided):
-        if holder in key.account:
+        if subject in key.account:
             need = next(c for c in view.classes if c.key == key).need(place.type)
             share = share_of(need, place.type, budget.placement)
             cost = occupied_usd_per_hour(place.type.price_usd_per_hour, share)
             shares[place.id] = shares.get(place.id, Decimal(0)) + cost
     for slot_id, account in budget.payers.items():
-        if holder in account:
+        if subject in account:
             price = view.fleet.slots[slot_id].type.price_usd_per_hour
             shares[slot_id] = max(price, shares.get(slot_id, Decimal(0)))
     return sum(shares.values(), Decimal(0))

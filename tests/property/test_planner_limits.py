@@ -86,13 +86,13 @@ def decide(waiting: list[Container], bounds: Limits, kinds: list[SlotKind]) -> P
 
 
 def filled(decided: Plan, by_id: dict[str, Container]) -> dict[str, tuple[Resources, int, Slot]]:
-    """Return what is left on each slot that got something, added up anew, and its sharers."""
+    """Return what is left on each slot that got something, counted anew, and who shares its cpu."""
     left: dict[str, tuple[Resources, int, Slot]] = {}
     for container_id, slot in decided.places:
-        free, sharers, _ = left.get(slot.id, (slot.type.allocatable, 0, slot))
+        free, on_shared_cpu, _ = left.get(slot.id, (slot.type.allocatable, 0, slot))
         need = by_id[container_id].spec.resources
-        free = free.minus(charge(need, sharers=sharers))
-        left[slot.id] = (free, sharers + shares_a_cpu(need), slot)
+        free = free.minus(charge(need, on_shared_cpu=on_shared_cpu))
+        left[slot.id] = (free, on_shared_cpu + shares_a_cpu(need), slot)
     return left
 
 
@@ -108,14 +108,14 @@ def test_limits_and_room_are_kept_in_every_dimension(
     decided = decide(waiting, bounds, kinds)
     ids = [container_id for container_id, _ in decided.places]
     assert len(ids) == len(set(ids)), "nothing is placed twice"
-    for free, sharers, slot in filled(decided, by_id).values():
+    for free, on_shared_cpu, slot in filled(decided, by_id).values():
         assert Resources().fits_in(free), f"{slot.id} is over its room"
         assert all(amount >= 0 for _, amount in free.custom)
-        assert (slot.free, slot.sharers) == (free, sharers), "what the pass has counted"
+        assert (slot.free, slot.on_shared_cpu) == (free, on_shared_cpu), "what the pass has counted"
     made = len(decided.creates)
     assert made <= min(bounds.creates_left, bounds.tokens_left)
     assert bounds.instances + made <= bounds.max_instances
-    if bounds.hindrance(TYPES[0]) is not None:
+    if bounds.create_block(TYPES[0]) is not None:
         assert decided.creates == [], "nothing is created during a hold"
     assert all(slot.assigned for slot in decided.creates), "nothing is created for nobody"
     supervisors = sum(by_id[container_id].spec.supervisor for container_id in ids)

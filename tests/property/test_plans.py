@@ -41,7 +41,7 @@ from tests.state_digest import digest_of
 LATE = 5_000
 """The number of the job that is planned, and submitted: it comes after all others."""
 
-Deed = tuple[Any, ...]
+Action = tuple[Any, ...]
 Asked = tuple[Job, tuple[Container, ...]]
 
 
@@ -61,7 +61,7 @@ class Story:
     """What happened before somebody asks: the same each time that it is told."""
 
     settings: SchedulerSettings
-    deeds: list[Deed]
+    actions: list[Action]
 
     def told(self) -> StoryRig:
         rig = StoryRig(
@@ -69,13 +69,13 @@ class Story:
             pool=PoolSettings(idle_timeout_s=600, max_concurrent_creates=3),
             settings=self.settings,
         )
-        for number, deed in enumerate(self.deeds, 1):
-            do(rig, number, deed)
+        for number, action in enumerate(self.actions, 1):
+            do(rig, number, action)
         return rig
 
 
-def do(rig: DaemonRig, number: int, deed: Deed) -> None:  # noqa: C901, PLR0912 - a table
-    match deed:
+def do(rig: DaemonRig, number: int, action: Action) -> None:  # noqa: C901, PLR0912 - a table
+    match action:
         case ("submit", cpus, priority):
             rig.submit(make_container(number, cpus=cpus, priority=priority))
         case ("job", size, most):
@@ -112,13 +112,13 @@ def do(rig: DaemonRig, number: int, deed: Deed) -> None:  # noqa: C901, PLR0912 
         case ("pass", seconds):
             rig.advance(seconds)
         case _:
-            raise AssertionError(deed)
+            raise AssertionError(action)
 
 
 PRIORITIES = st.sampled_from([0, 100, 500, 1000])
 KINDS = st.sampled_from([JobType.SYSTEM, JobType.SYSBATCH])
 MODES = st.sampled_from(list(ElasticMode))
-DEEDS = st.one_of(
+ACTIONS = st.one_of(
     st.tuples(st.just("submit"), st.sampled_from([0.5, 1, 2, 3, 4]), PRIORITIES),
     st.tuples(st.just("job"), st.integers(1, 4), st.sampled_from([None, 1, 2])),
     st.tuples(st.just("elastic"), st.integers(1, 3), st.integers(1, 3), MODES),
@@ -145,7 +145,7 @@ def stories(draw: st.DrawFn) -> Story:
         ),
         preempt_from_priority=draw(st.sampled_from([None, 600])),
     )
-    return Story(settings=scheduler, deeds=draw(st.lists(DEEDS, max_size=12)))
+    return Story(settings=scheduler, actions=draw(st.lists(ACTIONS, max_size=12)))
 
 
 @st.composite
@@ -270,9 +270,9 @@ def test_a_plan_is_what_a_submission_does(story: Story, asked: Asked) -> None:
         assert told_by(plan) == came.reasons
 
 
-@given(story=stories(), asked=st.lists(jobs(), min_size=1, max_size=3), later=st.lists(DEEDS))
+@given(story=stories(), asked=st.lists(jobs(), min_size=1, max_size=3), later=st.lists(ACTIONS))
 @settings(max_examples=40)
-def test_of_a_plan_nothing_remains(story: Story, asked: list[Asked], later: list[Deed]) -> None:
+def test_of_a_plan_nothing_remains(story: Story, asked: list[Asked], later: list[Action]) -> None:
     rig, same = story.told(), story.told()
     before = digest_of(rig.engine)
     names = (repr(rig._numbers), repr(rig._container_numbers))
@@ -282,8 +282,8 @@ def test_of_a_plan_nothing_remains(story: Story, asked: list[Asked], later: list
         assert (repr(rig._numbers), repr(rig._container_numbers)) == names
     rig.engine.check()
     told: list[Callable[[DaemonRig], None]] = [
-        lambda of, n=n, deed=deed: do(of, 100 + n, deed)  # type: ignore[misc]  # as it is now
-        for n, deed in enumerate(later)
+        lambda of, n=n, action=action: do(of, 100 + n, action)  # type: ignore[misc]  # as it is now
+        for n, action in enumerate(later)
     ]
     for tell in told:
         tell(rig)

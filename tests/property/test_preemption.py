@@ -20,7 +20,7 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     victims,
 )
 from longshore.drivers.interface import Resources
-from tests.rigs.preemption import amounts, occupied, tenant
+from tests.rigs.preemption import amounts, occupied, running
 
 SHARED_CPU = 1000
 
@@ -32,25 +32,25 @@ class Case:
     asked: Resources
     priority: int
     has: Resources
-    tenants: list[RunningAttempt]
+    attempts: list[RunningAttempt]
     most: int
 
-    def on(self, tenants: Sequence[RunningAttempt] | None = None) -> NodeUsage:
-        """Return the instance, with its tenants in another order perhaps."""
-        return occupied(self.has, self.tenants if tenants is None else tenants, most=self.most)
+    def on(self, attempts: Sequence[RunningAttempt] | None = None) -> NodeUsage:
+        """Return the instance, with its attempts in another order perhaps."""
+        return occupied(self.has, self.attempts if attempts is None else attempts, most=self.most)
 
     def evictable(self) -> list[RunningAttempt]:
         """Return everybody who may be a victim."""
         return [
             t
-            for t in self.tenants
+            for t in self.attempts
             if t.may_be_evicted and not t.is_ending and self.priority - t.priority >= MIN_GAP
         ]
 
     def is_enough(self, gone: Collection[str]) -> bool:
         """Return whether there is room without these and without what is ending, added up anew."""
         staying = [
-            t.resources for t in self.tenants if t.attempt_id not in gone and not t.is_ending
+            t.resources for t in self.attempts if t.attempt_id not in gone and not t.is_ending
         ]
         return fits([*staying, self.asked], self.asked, self.has, self.most)
 
@@ -87,8 +87,8 @@ def some_resources() -> st.SearchStrategy[Resources]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    tenants = [
-        tenant(
+    attempts = [
+        running(
             f"a{number}",
             draw(st.sampled_from((1, 100, 100, 200, 299, 300, 301, 500, 1000))),
             draw(some_resources()),
@@ -99,7 +99,7 @@ def cases(draw: st.DrawFn) -> Case:
         for number in range(draw(st.integers(0, 6)))
     ]
     # More or less than all take: an instance may be overfull by what is promised of it.
-    held = [t.resources for t in tenants]
+    held = [t.resources for t in attempts]
     shared = SHARED_CPU * draw(st.integers(0, 2))
     has = amounts(
         max(0, sum(r.cpu_millis for r in held) + shared + 250 * draw(st.integers(-3, 4))),
@@ -112,13 +112,13 @@ def cases(draw: st.DrawFn) -> Case:
         asked=draw(some_resources()),
         priority=draw(st.sampled_from((100, 200, 399, 400, 401, 1000))),
         has=has,
-        tenants=tenants,
+        attempts=attempts,
         most=draw(st.sampled_from((1, 3, 5, 256, 256, 256))),
     )
 
 
-def ids(tenants: Collection[RunningAttempt]) -> list[str]:
-    return [t.attempt_id for t in tenants]
+def ids(attempts: Collection[RunningAttempt]) -> list[str]:
+    return [t.attempt_id for t in attempts]
 
 
 @given(cases())
@@ -156,29 +156,29 @@ def test_there_is_an_eviction_whenever_any_choice_of_victims_would_do(case: Case
     assert isinstance(found, Eviction) == bool(choices)
     if isinstance(found, Eviction):
         # The highest priority that is lost is the lowest that can be.
-        priorities = {t.attempt_id: t.priority for t in case.tenants}
+        priorities = {t.attempt_id: t.priority for t in case.attempts}
         lowest = min(max((priorities[one] for one in choice), default=0) for choice in choices)
         assert max((victim.priority for victim in found.victims), default=0) == lowest
 
 
 @given(cases())
-def test_the_hurdle_is_what_is_in_the_way(case: Case) -> None:
+def test_the_blocker_is_what_is_in_the_way(case: Case) -> None:
     found = victims(case.asked, case.priority, case.on())
     if isinstance(found, Eviction):
         return
-    unprotected = ids([t for t in case.tenants if t.may_be_evicted])
-    if not case.is_enough(ids(case.tenants)):
-        assert found.hurdle is Blocker.TOO_SMALL
+    unprotected = ids([t for t in case.attempts if t.may_be_evicted])
+    if not case.is_enough(ids(case.attempts)):
+        assert found.blocker is Blocker.TOO_SMALL
     elif not case.is_enough(unprotected):
-        assert found.hurdle is Blocker.PROTECTED
+        assert found.blocker is Blocker.PROTECTED
     else:
-        assert found.hurdle is Blocker.PRIORITY
+        assert found.blocker is Blocker.PRIORITY
     assert found.short
 
 
 @given(cases(), st.data())
-def test_the_order_of_the_tenants_makes_no_difference(case: Case, data: st.DataObject) -> None:
-    shuffled = data.draw(st.permutations(case.tenants))
+def test_the_order_of_the_attempts_makes_no_difference(case: Case, data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(case.attempts))
     expected = victims(case.asked, case.priority, case.on())
     assert victims(case.asked, case.priority, case.on(shuffled)) == expected
 
@@ -192,7 +192,7 @@ def test_two_requests_have_room_together_and_no_victim_is_evicted_twice(
         return
     going = ids(eviction.victims)
     after = case.on(
-        [replace(t, is_ending=t.is_ending or t.attempt_id in going) for t in case.tenants]
+        [replace(t, is_ending=t.is_ending or t.attempt_id in going) for t in case.attempts]
     )
     # What comes free is promised to who asked for it.
     after.slot.assign(case.asked)
@@ -201,7 +201,7 @@ def test_two_requests_have_room_together_and_no_victim_is_evicted_twice(
         return
     assert not set(going) & set(ids(another.victims))
     gone = {*going, *ids(another.victims)}
-    staying = [t.resources for t in case.tenants if t.attempt_id not in gone and not t.is_ending]
+    staying = [t.resources for t in case.attempts if t.attempt_id not in gone and not t.is_ending]
     assert fits([*staying, case.asked, second], second, case.has, case.most)
 
 
@@ -213,7 +213,7 @@ def test_the_order_of_the_instances_makes_no_difference(
         victims(
             case.asked,
             case.priority,
-            occupied(case.has, case.tenants, most=case.most, id_=f"i-{number}"),
+            occupied(case.has, case.attempts, most=case.most, id_=f"i-{number}"),
         )
         for number, case in enumerate(several)
     ]

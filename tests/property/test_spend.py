@@ -52,7 +52,7 @@ def check(rig: Rig, configured: SchedulerSettings) -> None:
     """Raise unless what is billed and occupied, added up here anew, is within the limits."""
     pool, fleet = rig.engine.pool, rig.engine.scheduling.fleet_sync.fleet
     billed = [worker.type.price_usd_per_hour for worker in pool.workers.values()]
-    billed += [BY_NAME[p.launch.type_name].price_usd_per_hour for p in pool.hoped_for()]
+    billed += [BY_NAME[p.launch.type_name].price_usd_per_hour for p in pool.expected_launches()]
     if configured.max_hourly_spend_usd is not None:
         assert sum(billed, Decimal(0)) <= configured.max_hourly_spend_usd
     occupied: Counter[tuple[str, str]] = Counter()
@@ -77,8 +77,8 @@ def _add(
 ) -> None:
     type_ = BY_NAME[type_name]
     cost = type_.price_usd_per_hour * share_of(container.spec.resources, type_, placement)
-    for holder in (("project", container.project), ("user", container.user)):
-        occupied[holder] += int(cost * 1_000_000)
+    for subject in (("project", container.project), ("user", container.user)):
+        occupied[subject] += int(cost * 1_000_000)
 
 
 def step(rig: Rig, what: str, number: int, index: int) -> None:

@@ -61,7 +61,7 @@ def running(job: ElasticJob, on: str = "i-1", *, since: float = 0.0, **counts: i
     return replace(job, began_at=since, members=job.members + members)
 
 
-def rooms_of(
+def nodes_of(
     types: Iterable[tuple[str, InstanceType]], jobs: Iterable[ElasticJob]
 ) -> tuple[ElasticNode, ...]:
     """Return ready instances, by id and type, on which these jobs' members are and nothing else."""
@@ -73,7 +73,11 @@ def rooms_of(
                 slots[member.instance_id].assign(resources[member.component])
     return tuple(
         ElasticNode(
-            id=slot.id, type=slot.type, free=slot.free, count=slot.count, sharers=slot.sharers
+            id=slot.id,
+            type=slot.type,
+            free=slot.free,
+            count=slot.count,
+            on_shared_cpu=slot.on_shared_cpu,
         )
         for slot in slots.values()
     )
@@ -83,7 +87,7 @@ def view_of(
     *jobs: ElasticJob,
     cpus: Sequence[int] = (10,),
     settings: ElasticSettings | None = None,
-    rooms: tuple[ElasticNode, ...] | None = None,
+    nodes: tuple[ElasticNode, ...] | None = None,
     types: tuple[InstanceType, ...] = (),
 ) -> ElasticView:
     """Return a view of instances i-1, i-2, ... with so many cpus (and 1.1 GiB for each) and jobs.
@@ -91,11 +95,11 @@ def view_of(
     The cpus that the jobs' members take are taken off.
     """
     made = [(f"i-{number}", make_type(each)) for number, each in enumerate(cpus, 1)]
-    of_rooms = rooms_of(made, jobs) if rooms is None else rooms
+    of_nodes = nodes_of(made, jobs) if nodes is None else nodes
     return ElasticView(
         jobs=jobs,
-        rooms=of_rooms,
-        types=types or tuple({room.type.name: room.type for room in of_rooms}.values()),
+        nodes=of_nodes,
+        types=types or tuple({room.type.name: room.type for room in of_nodes}.values()),
         rules=RULES,
         settings=settings or ElasticSettings(),
         max_price_factor=1000,
@@ -179,7 +183,7 @@ class World:
         jobs = tuple(self.jobs.values())
         return ElasticView(
             jobs=jobs,
-            rooms=rooms_of(self.types, jobs),
+            nodes=nodes_of(self.types, jobs),
             types=tuple({type_.name: type_ for _, type_ in self.types}.values()),
             rules=RULES,
             settings=self.settings,

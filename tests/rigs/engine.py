@@ -144,7 +144,7 @@ class Rig(MadeUpCloud, RigStore):
         """Let time pass, waking the engine at each of its deadlines."""
         end = self.now + seconds
         while True:
-            dues = (self.engine.next_wakeup(self.now), self.outbox.next_news())
+            dues = (self.engine.next_wakeup(self.now), self.outbox.next_stall_event())
             due = min((due for due in dues if due is not None), default=None)
             if due is None or due > end:
                 break
@@ -244,7 +244,7 @@ class Rig(MadeUpCloud, RigStore):
 
     def tell_news(self) -> None:
         """Let the engine know whether its commands wait for the store."""
-        news = self.outbox.news(self.now)
+        news = self.outbox.stall_event(self.now)
         if news is not None:
             self.give(news)
 

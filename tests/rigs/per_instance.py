@@ -1,4 +1,4 @@
-"""A small world for per-instance jobs: instances with tenants, which do what plans say."""
+"""A small world for per-instance jobs: instances with attempts, which do what plans say."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def revised(job: PerInstanceJob, at: float = 0.0, **fields: object) -> PerInstan
 
 
 @dataclass(slots=True, kw_only=True)
-class Tenant:
+class RigAttempt:
     """What runs on an instance: an attempt of a per-instance job, or batch work."""
 
     id: str
@@ -118,7 +118,7 @@ class World:
     now: float = 0.0
     jobs: dict[str, PerInstanceJob] = field(default_factory=dict)
     hosts: dict[str, Host] = field(default_factory=dict)
-    tenants: dict[str, Tenant] = field(default_factory=dict)
+    all_attempts: dict[str, RigAttempt] = field(default_factory=dict)
     past: dict[tuple[str, str], PastAttempt] = field(default_factory=dict)
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     updates: list[tuple[float, str, str]] = field(default_factory=list)
@@ -155,35 +155,35 @@ class World:
     def occupy(self, instance_id: str, *, cpus: float, priority: int = 500) -> str:
         """Let batch work run on an instance; return its id."""
         self.made += 1
-        tenant = Tenant(
+        attempt = RigAttempt(
             id=f"c-{self.made}",
             instance_id=instance_id,
             resources=Resources(cpu_millis=int(1000 * cpus)),
             priority=priority,
         )
-        self.tenants[tenant.id] = tenant
-        return tenant.id
+        self.all_attempts[attempt.id] = attempt
+        return attempt.id
 
     def exit(self, attempt_id: str, *, settled: bool = False, failed: bool = True) -> None:
         """Let an attempt end by itself."""
         outcome = AttemptOutcome.FAILED if failed else AttemptOutcome.SUCCEEDED
-        self._end(self.tenants[attempt_id], outcome, settled=settled)
+        self._end(self.all_attempts[attempt_id], outcome, settled=settled)
 
     def vanish(self, instance_id: str) -> None:
         """Let an instance be gone, with all that ran on it but what is ours to conclude."""
         del self.hosts[instance_id]
-        for tenant in list(self.tenants.values()):
-            if tenant.instance_id == instance_id and tenant.job is None:
-                del self.tenants[tenant.id]
+        for attempt in list(self.all_attempts.values()):
+            if attempt.instance_id == instance_id and attempt.job is None:
+                del self.all_attempts[attempt.id]
 
-    def on(self, instance_id: str) -> list[Tenant]:
+    def on(self, instance_id: str) -> list[RigAttempt]:
         """Return who lives on an instance, by id."""
-        found = [t for t in self.tenants.values() if t.instance_id == instance_id]
-        return sorted(found, key=lambda tenant: tenant.id)
+        found = [t for t in self.all_attempts.values() if t.instance_id == instance_id]
+        return sorted(found, key=lambda attempt: attempt.id)
 
-    def attempts(self, job_id: str = "j-1") -> dict[str, Tenant]:
+    def attempts(self, job_id: str = "j-1") -> dict[str, RigAttempt]:
         """Return the live attempts of a job by instance."""
-        found = [t for t in self.tenants.values() if t.job is not None and t.job.id == job_id]
+        found = [t for t in self.all_attempts.values() if t.job is not None and t.job.id == job_id]
         return {t.instance_id: t for t in sorted(found, key=lambda each: each.instance_id)}
 
     # ---- plans ---------------------------------------------------------------------------------
@@ -191,28 +191,28 @@ class World:
     def snapshot(self, only: Iterable[str] | None = None) -> SystemSnapshot:
         """Return what a plan is made from, of some instances (None: of all)."""
         shown = set(self.hosts if only is None else only)
-        live = [t for t in self.tenants.values() if only is None or t.instance_id in shown]
+        live = [t for t in self.all_attempts.values() if only is None or t.instance_id in shown]
         return SystemSnapshot(
             now=self.now,
             jobs=list(self.jobs.values()),
             hosts=[self._seen(host) for host in self.hosts.values() if host.id in shown],
-            live=[_live(tenant, tenant.job) for tenant in live if tenant.job is not None],
+            live=[_live(attempt, attempt.job) for attempt in live if attempt.job is not None],
             past=list(self.past.values()),
             rollouts=dict(self.rollouts),
         )
 
     def _seen(self, host: Host) -> Host:
-        tenants = self.on(host.id)
-        free, sharers = host.type.allocatable, 0
-        for tenant in tenants:
-            free = free.minus(charge(tenant.resources, sharers=sharers))
-            sharers += tenant.resources.cpu_millis == 0
+        all_attempts = self.on(host.id)
+        free, on_shared_cpu = host.type.allocatable, 0
+        for attempt in all_attempts:
+            free = free.minus(charge(attempt.resources, on_shared_cpu=on_shared_cpu))
+            on_shared_cpu += attempt.resources.cpu_millis == 0
         return replace(
             host,
             free=free,
-            sharers=sharers,
-            leaving=tuple(t.resources for t in tenants if t.ending is not None),
-            has_batch_work=any(t.job is None for t in tenants),
+            on_shared_cpu=on_shared_cpu,
+            leaving=tuple(t.resources for t in all_attempts if t.ending is not None),
+            has_batch_work=any(t.job is None for t in all_attempts),
         )
 
     def plan(self, only: Iterable[str] | None = None) -> SystemPlan:
@@ -229,9 +229,9 @@ class World:
 
     def settle(self) -> None:
         """Let all that is being ended be ended."""
-        for tenant in list(self.tenants.values()):
-            if tenant.ending is not None:
-                self._end(tenant, tenant.ending, settled=False)
+        for attempt in list(self.all_attempts.values()):
+            if attempt.ending is not None:
+                self._end(attempt, attempt.ending, settled=False)
 
     def run(self, most: int = 20) -> SystemPlan:
         """SystemPlan and carry out until nothing changes any more at this moment."""
@@ -251,17 +251,17 @@ class World:
                 self._place(step)
             case Update():
                 self.updates.append((self.now, step.job_id, step.instance_id))
-                self.tenants[step.attempt_id].ending = AttemptOutcome.CANCELLED
+                self.all_attempts[step.attempt_id].ending = AttemptOutcome.CANCELLED
             case UpdateInPlace():
-                tenant, job = self.tenants[step.attempt_id], self.jobs[step.job_id]
-                tenant.job, tenant.priority = job, job.priority
+                attempt, job = self.all_attempts[step.attempt_id], self.jobs[step.job_id]
+                attempt.job, attempt.priority = job, job.priority
             case Stop():
-                self.tenants[step.attempt_id].ending = AttemptOutcome.CANCELLED
+                self.all_attempts[step.attempt_id].ending = AttemptOutcome.CANCELLED
             case MarkLost():
-                del self.tenants[step.attempt_id]
+                del self.all_attempts[step.attempt_id]
             case Evict():
                 for victim in step.victims:
-                    self.tenants[victim].ending = AttemptOutcome.PREEMPTED
+                    self.all_attempts[victim].ending = AttemptOutcome.PREEMPTED
             case _:
                 pass
 
@@ -275,7 +275,7 @@ class World:
             # What we ended ourselves is followed by no restart.
             ours = past.outcome in {AttemptOutcome.CANCELLED, AttemptOutcome.PREEMPTED}
             restarted_at = past.restarted_at if ours else self.now
-        attempt = Tenant(
+        attempt = RigAttempt(
             id=f"a-{self.made}",
             instance_id=step.instance_id,
             resources=step.resources,
@@ -283,21 +283,21 @@ class World:
             job=job,
             restarted_at=restarted_at,
         )
-        self.tenants[attempt.id] = attempt
+        self.all_attempts[attempt.id] = attempt
         self.places.append(step)
 
-    def _end(self, tenant: Tenant, outcome: AttemptOutcome, *, settled: bool) -> None:
-        del self.tenants[tenant.id]
-        if tenant.job is None:
+    def _end(self, attempt: RigAttempt, outcome: AttemptOutcome, *, settled: bool) -> None:
+        del self.all_attempts[attempt.id]
+        if attempt.job is None:
             return
-        self.past[tenant.job.id, tenant.instance_id] = PastAttempt(
-            id=tenant.id,
-            job_id=tenant.job.id,
-            instance_id=tenant.instance_id,
-            revision=tenant.job.revision,
+        self.past[attempt.job.id, attempt.instance_id] = PastAttempt(
+            id=attempt.id,
+            job_id=attempt.job.id,
+            instance_id=attempt.instance_id,
+            revision=attempt.job.revision,
             outcome=outcome,
             ended_at=self.now,
-            restarted_at=tenant.restarted_at,
+            restarted_at=attempt.restarted_at,
             settled=settled,
         )
 
@@ -305,11 +305,11 @@ class World:
 
     def preemption(self, settings: PreemptionSettings) -> Preempt:
         """Return what evicts by the rules of the product."""
-        return preempting(settings, lambda instance_id: map(_as_tenant, self.on(instance_id)))
+        return preempting(settings, lambda instance_id: map(_as_running, self.on(instance_id)))
 
     def lowest_first(self, request: RoomRequest) -> Sequence[Victim] | None:
         """Evict the lowest of at least 100 points below until there is room; a plain double."""
-        free, sharers, taken = request.room, request.sharers, []
+        free, on_shared_cpu, taken = request.room, request.on_shared_cpu, []
         candidates = sorted(
             (
                 t
@@ -318,35 +318,35 @@ class World:
                 and t.ending is None
                 and request.priority - t.priority >= 100
             ),
-            key=lambda tenant: (tenant.priority, tenant.id),
+            key=lambda attempt: (attempt.priority, attempt.id),
         )
-        for tenant in candidates:
-            if charge(request.asked, sharers=sharers).fits_in(free):
+        for attempt in candidates:
+            if charge(request.asked, on_shared_cpu=on_shared_cpu).fits_in(free):
                 break
-            sharers -= tenant.resources.cpu_millis == 0
-            free = free.plus(charge(tenant.resources, sharers=sharers))
-            taken.append(Victim(attempt_id=tenant.id, resources=tenant.resources))
-        return taken if charge(request.asked, sharers=sharers).fits_in(free) else None
+            on_shared_cpu -= attempt.resources.cpu_millis == 0
+            free = free.plus(charge(attempt.resources, on_shared_cpu=on_shared_cpu))
+            taken.append(Victim(attempt_id=attempt.id, resources=attempt.resources))
+        return taken if charge(request.asked, on_shared_cpu=on_shared_cpu).fits_in(free) else None
 
 
-def _as_tenant(tenant: Tenant) -> preemption.RunningAttempt:
+def _as_running(attempt: RigAttempt) -> preemption.RunningAttempt:
     return preemption.RunningAttempt(
-        attempt_id=tenant.id,
-        priority=tenant.priority,
-        resources=tenant.resources,
-        is_ending=tenant.ending is not None,
+        attempt_id=attempt.id,
+        priority=attempt.priority,
+        resources=attempt.resources,
+        is_ending=attempt.ending is not None,
     )
 
 
-def _live(tenant: Tenant, job: PerInstanceJob) -> LiveAttempt:
+def _live(attempt: RigAttempt, job: PerInstanceJob) -> LiveAttempt:
     return LiveAttempt(
-        id=tenant.id,
+        id=attempt.id,
         job_id=job.id,
-        instance_id=tenant.instance_id,
+        instance_id=attempt.instance_id,
         revision=job.revision,
         spec=job.spec,
-        resources=tenant.resources,
-        is_ending=tenant.ending is not None,
+        resources=attempt.resources,
+        is_ending=attempt.ending is not None,
     )
 
 

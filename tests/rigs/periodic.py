@@ -78,7 +78,7 @@ class PeriodicWorld:
         for _, job in sorted(self.store.items()):
             if not job.state.final:
                 registry.admit(job)
-        registry.turn(self.wall)
+        registry.drain_changes(self.wall)
         service = PeriodicJobs(
             jobs=registry,
             runs=self,
@@ -144,7 +144,7 @@ class PeriodicWorld:
     def change(self, job_id: str, change: Callable[[JobRegistry], None]) -> None:
         """Commit a change of a job, in its book too, and tell the service."""
         change(self.registry)
-        for job in self.registry.turn(self.wall):
+        for job in self.registry.drain_changes(self.wall):
             self.store[job.id] = job
         self.service.hear(PublishJob(job=self.store[job_id]))
 
@@ -162,7 +162,7 @@ class PeriodicWorld:
                 self.registry.admit(
                     replace(job, tallies=(replace(job.tally, queued=0, succeeded=1),))
                 )
-        self.registry.turn(self.wall)
+        self.registry.drain_changes(self.wall)
 
     def results(self) -> dict[str, int]:
         """Return what came of the times of schedules, and how often."""

@@ -11,14 +11,14 @@ from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import Allowance, CreateBlock, CreateBlockKind, Scope
 
 
-def make_hindrance(
+def make_create_block(
     kind: CreateBlockKind,
     message: str,
     *covers: str,
     everywhere: bool = False,
     until: float | None = 9.0,
 ) -> CreateBlock:
-    """Return a hindrance of some types, or of all."""
+    """Return a create block of some types, or of all."""
     return CreateBlock(
         kind=kind,
         message=message,
@@ -36,15 +36,15 @@ def make_limits(
     tokens_left: int = 100,
     held: tuple[CreateBlockKind, str] | None = None,
     short: tuple[str, ...] = (),
-    hindrances: Mapping[str, CreateBlock] | None = None,
+    create_blocks: Mapping[str, CreateBlock] | None = None,
     trials: Mapping[str, Mapping[Scope, CreateBlock]] | None = None,
 ) -> Limits:
     """Return limits: `held` is of all types, `short` are those at capacity, the rest by name."""
-    of_all = make_hindrance(*held, everywhere=True) if held else None
-    known = {name: make_hindrance(CreateBlockKind.CAPACITY, "none left", name) for name in short}
-    known.update(hindrances or {})
+    of_all = make_create_block(*held, everywhere=True) if held else None
+    known = {name: make_create_block(CreateBlockKind.CAPACITY, "none left", name) for name in short}
+    known.update(create_blocks or {})
 
-    def hindrance(type_: InstanceType) -> CreateBlock | None:
+    def create_block(type_: InstanceType) -> CreateBlock | None:
         return known.get(type_.name, of_all)
 
     return Limits(
@@ -52,7 +52,7 @@ def make_limits(
         max_instances=max_instances,
         creates_left=creates_left,
         tokens_left=tokens_left,
-        hindrance=hindrance,
+        create_block=create_block,
         allowances=lambda type_: {
             scope: Allowance(number=1, then=then)
             for scope, then in (trials or {}).get(type_.name, {}).items()

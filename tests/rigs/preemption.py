@@ -26,7 +26,7 @@ def amounts(cpus: int = 0, memory: int = 0, disk: int = 0, gpus: int = 0, **more
     )
 
 
-def tenant(
+def running(
     name: str,
     priority: int,
     resources: Resources,
@@ -48,20 +48,20 @@ def tenant(
 
 def occupied(
     has: Resources,
-    tenants: Sequence[RunningAttempt],
+    attempts: Sequence[RunningAttempt],
     *,
     most: int = 256,
     price: str = "1",
     id_: str = "i-1",
 ) -> NodeUsage:
-    """Return an instance that has so much, less what its tenants hold."""
+    """Return an instance that has so much, less what its attempts hold."""
     type_ = InstanceType(
         name="t", provider_type="p", resources=has, price_usd_per_hour=Decimal(price)
     )
     slot = empty_slot(SlotKind.READY, id_, type_)
-    for each in tenants:
+    for each in attempts:
         slot.assign(each.resources)
-    return NodeUsage(slot=slot, tenants=tuple(tenants), most_containers=most)
+    return NodeUsage(slot=slot, attempts=tuple(attempts), most_containers=most)
 
 
 def evicted(found: Eviction | NoEviction) -> list[str]:

@@ -57,7 +57,7 @@ class Conditions:
                 self._expect_said(worker_id, worker.shutdown.reason)
                 continue
             held = worker.behavior is IdleBehavior.HOLD or worker.cloud.remembered
-            spared = held or worker.link.session_up or self._pool.held_up
+            spared = held or worker.link.session_up or self._pool.stalled
             expect(spared or worker_id not in due, "what is stopped is ended", worker_id)
 
     def _expect_said(self, worker_id: str, end_reason: str) -> None:

@@ -42,7 +42,7 @@ from tests.sim.job_conduct import JobConduct
 from tests.sim.kills import Kills
 from tests.sim.losses import lost_on_each
 from tests.sim.per_instance_conduct import PerInstanceConduct
-from tests.sim.precedence import has_own_placer, is_spared, place_in_line
+from tests.sim.precedence import has_own_scheduler, is_spared, place_in_line
 from tests.sim.presence import Presence
 from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import Scheduling
@@ -253,7 +253,7 @@ class Conduct:
             # A KILL that an instance without a way to it never got counts as well.
             known = process.engine.pool.attempts
             given_up = all(
-                host.processes[a].stuck or (a in known and signals.given_up(known[a]))
+                host.processes[a].stuck or (a in known and signals.unkillable(known[a]))
                 for a in running
             )
             expect(given_up, "drain waits for what runs", f"{host.machine.id}: {running}")
@@ -272,7 +272,7 @@ class Conduct:
         expect(not told, "what is taken back gets no work", worker)
         container = engine.table.containers[command.order.container_id]
         expect(container.priority > 0, "what is held back does not start", f"{container.id}")
-        if has_own_placer(engine.table, container):
+        if has_own_scheduler(engine.table, container):
             return
         own = place_in_line(container)
         for other in engine.table.containers.values():

@@ -166,4 +166,4 @@ def was_lost(attempt: Attempt) -> bool:
     """Return whether an attempt ended that nobody told to end, and not by itself."""
     code = attempt.reason.code if attempt.reason is not None else ""
     lost = attempt.outcome is AttemptOutcome.LOST or code == "interrupted"
-    return lost and attempt.ending not in TOLD
+    return lost and attempt.intended_outcome not in TOLD

@@ -42,7 +42,7 @@ class ElasticConduct:
         self._open: dict[str, set[str]] = {}
         # None before the first look: what an earlier process has begun is as it is.
         self._housed: set[str] | None = None
-        self._endings = {(a.id, a.ending) for _, _, a in self._ending()}
+        self._endings = {(a.id, a.intended_outcome) for _, _, a in self._ending()}
 
     # ---- what is decided ----
 
@@ -129,10 +129,10 @@ class ElasticConduct:
         if not ids and not self._open:
             return
         ending = self._ending()
-        told = [(j, c, a) for j, c, a in ending if (a.id, a.ending) not in self._endings]
-        self._endings |= {(attempt.id, attempt.ending) for _, _, attempt in told}
+        told = [(j, c, a) for j, c, a in ending if (a.id, a.intended_outcome) not in self._endings]
+        self._endings |= {(attempt.id, attempt.intended_outcome) for _, _, attempt in told}
         for job, container, attempt in told:
-            alike = frozenset(a.id for _, _, a in told if a.ending_for == attempt.ending_for)
+            alike = frozenset(a.id for _, _, a in told if a.stop_reason == attempt.stop_reason)
             self._on_ending(job, container, attempt, alike)
         jobs = [job for job in map(registry.job, ids) if job is not None]
         by_job = {job.id: self._members(job) for job in jobs}
@@ -164,7 +164,7 @@ class ElasticConduct:
         for container_id in self._table.open_attempts.values():
             container = self._table.containers[container_id]
             last = container.attempts[-1]
-            if last.ending is None:
+            if last.intended_outcome is None:
                 continue
             job = self._table.jobs.job(container.job_id) if container.job_id else None
             if job is not None and job.type is JobType.ELASTIC:
@@ -176,9 +176,9 @@ class ElasticConduct:
     ) -> None:
         """Expect a reason for what was just told to end; so were all that are `alike`, for it."""
         over = container.cancel_requested or self._table.jobs.is_concluded(job.id)
-        if over or attempt.ending is AttemptOutcome.FAILED:
+        if over or attempt.intended_outcome is AttemptOutcome.FAILED:
             return
-        cause, of = attempt.ending_for.cause, attempt.ending_for.of
+        cause, of = attempt.stop_reason.cause, attempt.stop_reason.of
         other = self._table.jobs.job(of) if cause is StopCause.FOR_JOB else None
         if other is None:
             unsaid = cause is StopCause.NOTHING
@@ -213,7 +213,7 @@ class ElasticConduct:
             each.id
             for each in members
             if not each.has_open_attempt
-            or (each.attempts[-1].ending is None and not each.cancel_requested)
+            or (each.attempts[-1].intended_outcome is None and not each.cancel_requested)
         ]
         expect(not left, "a job that is over ends all it has", job.id, left)
 
@@ -227,7 +227,7 @@ class ElasticConduct:
     def _expect_kept_room(self) -> None:
         """Expect that all that is promised on an instance is there."""
         workers = self._engine.pool.workers
-        for worker_id, kept in self._engine.workloads.kept().items():
+        for worker_id, kept in self._engine.workloads.reservations().items():
             worker = workers.get(worker_id)
             if worker is not None and worker.link.session_up:
                 fits = kept.fits_in(worker.load.free.plus(Resources()))

@@ -92,7 +92,7 @@ class Growth:
     def _has_room(self, wanted: list[Container]) -> bool:
         """Return whether all find room on one instance that takes work."""
         most = self._process.limit()
-        spoken_for = self._table.placed + self._engine.workloads.promised()
+        spoken_for = self._table.placed + self._engine.workloads.reserved_count()
         if most is not None and spoken_for + len(wanted) > most:
             return False
         return any(self._fits(worker, wanted) for worker in self._engine.pool.workers.values())
@@ -103,7 +103,7 @@ class Growth:
         most = 1 if one else settings.max_containers_per_instance
         if not self._is_open(worker) or worker.load.busy_with + len(wanted) > most:
             return False
-        kept = self._engine.workloads.kept().get(worker.id, Resources())
+        kept = self._engine.workloads.reservations().get(worker.id, Resources())
         if kept != Resources():
             return False
         asked = Resources(cpu_millis=SHARED_CPU_MILLIS)

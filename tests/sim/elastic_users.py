@@ -90,7 +90,7 @@ class ElasticUsers:
             self._timeline.at(first + dice.between(0, span_s), self._submit)
         when, mean_s = 0.0, self._demand.elastic_requests_every_s
         while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
-            self._timeline.at(when, self._steer)
+            self._timeline.at(when, self._control)
 
     def any_plan(self) -> tuple[float, int]:
         """Return how long an attempt of a member runs, and its exit code."""
@@ -183,7 +183,7 @@ class ElasticUsers:
         jobs = self._store.jobs.values()
         return [job for job in jobs if job.type is JobType.ELASTIC and not job.state.final]
 
-    def _steer(self) -> None:
+    def _control(self) -> None:
         jobs = self._unfinished()
         if not jobs:
             return

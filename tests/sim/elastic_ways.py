@@ -58,7 +58,7 @@ class Ways:
         much that is for each.
         """
         elastic, worker = self._elastic, self._engine.pool.workers.get(attempt.instance_id)
-        if worker is None or elastic.promised_on.get(worker.id, 0) != len(
+        if worker is None or elastic.reserved_on.get(worker.id, 0) != len(
             self._unstarted(worker.id)
         ):
             return
@@ -72,7 +72,7 @@ class Ways:
     def leaves_places(self, *, going: int) -> bool:
         """Return whether one more may have a place once so many of those that have one are gone."""
         most = self._process.limit()
-        return most is None or self._table.placed + self._elastic.promised - going < most
+        return most is None or self._table.placed + self._elastic.reserved_count - going < most
 
     def _is_full(self, worker: Worker) -> bool:
         settings = self._engine.settings
@@ -93,7 +93,7 @@ class Ways:
         return _fit([*stays, *comes], self._left_by_residents(worker))
 
     def _left_by_residents(self, worker: Worker) -> Resources:
-        kept = self._engine.workloads.per_instance.kept.get(worker.id)
+        kept = self._engine.workloads.per_instance.reservations.get(worker.id)
         return room_on(worker.type, worker.load.machine).minus(kept or Resources())
 
     def beginning(self, job: Job) -> list[Container]:
@@ -192,7 +192,7 @@ class Ways:
         if container_id is None or not self._is_elastic(self._table.containers[container_id]):
             return False
         container = self._table.containers[container_id]
-        return container.cancel_requested or container.attempts[-1].ending is not None
+        return container.cancel_requested or container.attempts[-1].intended_outcome is not None
 
     def _is_needed(self, member: Container) -> bool:
         """Return whether a job needs a member; a rigid one that begins needs all."""
@@ -206,7 +206,7 @@ class Ways:
         return self._table.jobs.type_of(container.job_id) is JobType.ELASTIC
 
     def _awaited_now(self) -> frozenset[str]:
-        return self._elastic.awaited
+        return self._elastic.claimed_workers
 
     def _unstarted(self, instance_id: str = "") -> list[Container]:
         """Return the members that have a place, on one instance or on any, and are not started."""
@@ -226,8 +226,8 @@ class Ways:
 
 def _fit(needs: Iterable[Resources], room: Resources) -> bool:
     """Return whether all fit in the room of one instance."""
-    sharers = 0
+    on_shared_cpu = 0
     for each in needs:
-        room = room.minus(charge(each, sharers=sharers))
-        sharers += shares_a_cpu(each)
+        room = room.minus(charge(each, on_shared_cpu=on_shared_cpu))
+        on_shared_cpu += shares_a_cpu(each)
     return Resources().fits_in(room) and all(amount >= 0 for _, amount in room.custom)

@@ -25,7 +25,7 @@ def expect_elsewhere(engine: Engine, container: Container, worker: Worker, now: 
     scheduling, spec = engine.scheduling, container.spec
     types = engine.types_for(engine.table.queue.key_of(container))
     needs = {type_.name: need(type_, spec.resources, spec.unnamed) for type_ in types}
-    types = tuple(t for t in types if has_room(scheduling.left_of(t), needs[t.name]))
+    types = tuple(t for t in types if has_room(scheduling.allocatable_left(t), needs[t.name]))
     names = {type_.name for type_ in types}
     launches = engine.pool.launches
     others = [
@@ -39,5 +39,5 @@ def expect_elsewhere(engine: Engine, container: Container, worker: Worker, now: 
     expect(not others, "what was lost is tried elsewhere first", what, "beside", others)
     limits = scheduling.view(now).limits
     full = scheduling.spend is not None or limits.instances >= limits.max_instances
-    may_be_had = [] if full else [t.name for t in types if limits.hindrance(t) is None]
+    may_be_had = [] if full else [t.name for t in types if limits.create_block(t) is None]
     expect(not may_be_had, "what was lost is tried elsewhere first", what, "buys no", may_be_had)

@@ -33,8 +33,8 @@ class Process:
 
     Signals do not end an `immortal` one, nor does anything else once it is `stuck` in one; a
     `stray` is none that anybody asked for, and `store` the one whose dispatcher has started it, ""
-    for ours; `condemned` says that an admin wants it ended. `cpu_millis` is the limit that it has
-    by now.
+    for ours; `killed_by_admin` says that an admin wants it ended. `cpu_millis` is the limit that it
+    has by now.
     """
 
     order: AttemptOrder
@@ -44,7 +44,7 @@ class Process:
     stuck: bool = False
     stray: bool = False
     store: str = ""
-    condemned: bool = False
+    killed_by_admin: bool = False
     gone: bool = False
     exit: AttemptExit | None = None
 

@@ -83,7 +83,7 @@ class JobConduct:
     def _on_signal(self, attempt_id: str) -> None:
         """Expect that nothing is ended for its time limit before it has run for that."""
         found = self._table.of_attempt(attempt_id)
-        if found is None or found[1].ending is not AttemptOutcome.FAILED:
+        if found is None or found[1].intended_outcome is not AttemptOutcome.FAILED:
             return
         container, _ = found
         began_at = self._account.started_at.get(attempt_id)
@@ -113,7 +113,7 @@ class JobConduct:
     def _expect_within_limit(self, container: Container) -> None:
         """Expect that what has run for as long as it may is being ended."""
         last, limit_s = container.attempts[-1], container.spec.time_limit_s
-        if last.outcome is not None or last.ending is not None or last.started_at is None:
+        if last.outcome is not None or last.intended_outcome is not None or last.started_at is None:
             return
         since = last.started_at
         if last.id in self._ran_before:

@@ -76,7 +76,7 @@ class JobUsers:
             self._timeline.at(self._dice.between(0, until * 0.8), self._submit_job)
         when, mean_s = 0.0, self._demand.job_requests_every_s
         while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
-            self._timeline.at(when, self._steer)
+            self._timeline.at(when, self._control)
 
     # ---- what is asked for ----
 
@@ -235,7 +235,7 @@ class JobUsers:
 
     # ---- steering ----
 
-    def _steer(self) -> None:
+    def _control(self) -> None:
         jobs = [job for job in self._store.jobs.values() if not job.state.final]
         if not jobs:
             return

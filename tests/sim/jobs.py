@@ -205,7 +205,7 @@ class JobAccount:
 
     def _on_attempt(self, attempt: Attempt) -> None:
         """Expect that who was ended for its time limit has failed for that, if it ran so long."""
-        over = attempt.ending is AttemptOutcome.FAILED
+        over = attempt.intended_outcome is AttemptOutcome.FAILED
         spec = self._store.containers[attempt.container_id].spec
         ran_s = (attempt.finished_at or 0.0) - (attempt.started_at or 0.0)
         in_time = over and ran_s < (spec.time_limit_s or 0.0)

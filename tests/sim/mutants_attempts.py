@@ -35,7 +35,7 @@ COMMITS = (
         name="an end is not journalled",
         guard="what an attempt's end will mean is journalled before it is killed",
         fault="a crash between TERM and the exit",
-        where="longshore.dispatcher.state.containers:ContainerTable.ending",
+        where="longshore.dispatcher.state.containers:ContainerTable.mark_stopping",
         old="self.changes.append(SaveAttempt(attempt=attempt))",
         new="",
     ),
@@ -102,7 +102,7 @@ RESTARTS = (
         guard="what was known and is not in the first listing is looked for, until it is gone",
         fault="an instance that ends while no dispatcher runs",
         where="longshore.pool.listing:_take_up_missing",
-        old="for instance_id in sorted(core.missing):",
+        old="for instance_id in sorted(core.unlisted):",
         new="for instance_id in ():",
     ),
     Mutant(
@@ -126,8 +126,8 @@ RESTARTS = (
         guard="an attempt that was being ended is ended by the next process",
         fault="a crash between TERM and the exit",
         where="longshore.dispatcher.engine.requests:UserRequests.begin",
-        old="elif container.has_open_attempt and container.attempts[-1].ending is not None:",
-        new="elif False:",
+        old="and container.attempts[-1].intended_outcome is not None:",
+        new="and False:",
     ),
     Mutant(
         name="planning before the listing",
@@ -163,7 +163,7 @@ ENDINGS = (
         old="if priority == 0 and container.state is ContainerState.LOCKED:",
         new="if False:",
         test=(
-            "tests/unit/test_planner_guards.py"
+            "tests/unit/test_planner_edge_cases.py"
             "::test_held_back_while_it_waits_or_has_a_claim_a_container_starts_nowhere"
         ),
     ),
@@ -192,10 +192,12 @@ ENDINGS = (
         guard="an attempt that was cancelled is cancelled, whatever its exit",
         fault="a cancel",
         where="longshore.dispatcher.state.attempt_end:classify",
-        old="if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:",
+        old=(
+            "if container.cancel_requested or attempt.intended_outcome is AttemptOutcome.CANCELLED:"
+        ),
         new=(
             "if end.exit is None and ("
-            "container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED):"
+            "container.cancel_requested or attempt.intended_outcome is AttemptOutcome.CANCELLED):"
         ),
     ),
     Mutant(
@@ -203,18 +205,20 @@ ENDINGS = (
         guard="an attempt that was preempted goes back to the queue, whatever its exit",
         fault="a change of priority",
         where="longshore.dispatcher.state.attempt_end:classify",
-        old="if attempt.ending is AttemptOutcome.PREEMPTED:",
-        new="if attempt.ending is AttemptOutcome.PREEMPTED and end.exit is None:",
+        old="if attempt.intended_outcome is AttemptOutcome.PREEMPTED:",
+        new="if attempt.intended_outcome is AttemptOutcome.PREEMPTED and end.exit is None:",
     ),
     Mutant(
         name="a cancel is tried again",
         guard="an attempt that is missing and was cancelled is not tried again",
         fault="starts without an answer, instances that end",
         where="longshore.dispatcher.state.attempt_end:classify",
-        old="if container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED:",
+        old=(
+            "if container.cancel_requested or attempt.intended_outcome is AttemptOutcome.CANCELLED:"
+        ),
         new=(
             "if end.exit is not None and ("
-            "container.cancel_requested or attempt.ending is AttemptOutcome.CANCELLED):"
+            "container.cancel_requested or attempt.intended_outcome is AttemptOutcome.CANCELLED):"
         ),
     ),
     Mutant(
@@ -234,8 +238,8 @@ ENDINGS = (
         guard="an attempt that is missing and was preempted is not lost",
         fault="a change of priority, instances that end",
         where="longshore.dispatcher.state.attempt_end:classify",
-        old="if attempt.ending is AttemptOutcome.PREEMPTED:",
-        new="if attempt.ending is AttemptOutcome.PREEMPTED and end.exit is not None:",
+        old="if attempt.intended_outcome is AttemptOutcome.PREEMPTED:",
+        new="if attempt.intended_outcome is AttemptOutcome.PREEMPTED and end.exit is not None:",
         test=(
             "tests/unit/test_engine_regressions.py"
             "::test_what_is_being_preempted_goes_back_to_the_queue_even_when_its_instance_goes"

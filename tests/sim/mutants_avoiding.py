@@ -40,7 +40,7 @@ AVOIDING_MUTANTS: tuple[Mutant, ...] = (
         guard="who was lost waits for other instances while these are only busy",
         fault=_UNPULLING,
         where="longshore.dispatcher.scheduler.batch.plan:_Pass._elsewhere",
-        old="not has_others(line.key, slots, (t.name for t in self.outlook.with_room(line)))",
+        old="not has_others(line.key, slots, (t.name for t in self.create_limits.with_room(line)))",
         new="True",
     ),
     Mutant(

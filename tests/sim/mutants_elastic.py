@@ -87,7 +87,7 @@ GIVING = (
         guard="a member starts once those have ended who made way for it",
         fault="members that make way",
         where="longshore.dispatcher.scheduler.elastic.apply:ElasticApplier._fits",
-        old="fits = charge(wanted, sharers=worker.load.sharers).fits_in(free)",
+        old="fits = charge(wanted, on_shared_cpu=worker.load.on_shared_cpu).fits_in(free)",
         new="fits = free is not None",
     ),
     Mutant(
@@ -95,8 +95,8 @@ GIVING = (
         guard="the room of members that are not started is kept from others",
         fault="instances that are on their way, or on which somebody makes way",
         where="longshore.dispatcher.scheduler.elastic.run:ElasticPass._keep",
-        old="self.kept = {",
-        new="self.kept = {} and {",
+        old="self.reservations = {",
+        new="self.reservations = {} and {",
     ),
 )
 ENDS = (
@@ -105,8 +105,8 @@ ENDS = (
         guard="a job fails when an essential member fails",
         fault="essential members that fail",
         where="longshore.dispatcher.scheduler.elastic.lifecycle:_after_essential",
-        old="if end.ending is MemberExitKind.EXITED and end.exit_code == 0:",
-        new="if end.ending is MemberExitKind.EXITED:",
+        old="if end.kind is MemberExitKind.EXITED and end.exit_code == 0:",
+        new="if end.kind is MemberExitKind.EXITED:",
     ),
     Mutant(
         name="the first success is enough",
@@ -121,7 +121,7 @@ ENDS = (
         guard="what runs of a job ends with it",
         fault="jobs that end while elastic members run",
         where="longshore.dispatcher.scheduler.elastic.controller:ElasticScheduler._conclude",
-        old="self._deeds.stops(live, stopping, AttemptOutcome.CANCELLED, ending)",
+        old="self._applier.stops(live, stopping, AttemptOutcome.CANCELLED, ending)",
         new="[]",
     ),
     Mutant(
@@ -129,7 +129,7 @@ ENDS = (
         guard="what waits of a job ends with it",
         fault="jobs that end while members wait",
         where="longshore.dispatcher.scheduler.elastic.controller:ElasticScheduler._conclude",
-        old="self._deeds.finishes(live, why, but)",
+        old="self._applier.finishes(live, why, but)",
         new="[]",
     ),
     Mutant(
@@ -164,7 +164,7 @@ ENDS = (
         name="what is taken back is a job's loss",
         guard="what the cloud takes back does not count among a job's losses",
         fault="instances that the cloud takes back",
-        where="longshore.dispatcher.scheduler.elastic.end_reasons:_ending",
+        where="longshore.dispatcher.scheduler.elastic.end_reasons:_exit_kind",
         old="return MemberExitKind.START_FAILED",
         new="return MemberExitKind.LOST if code == INTERRUPTED else MemberExitKind.START_FAILED",
     ),
@@ -203,8 +203,8 @@ ROOM = (
         guard="what is created for elastic jobs is claimed at once",
         fault="jobs for which instances are created",
         where="longshore.dispatcher.scheduler.elastic.purchase:ElasticMarket.buy",
-        old="is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid",
-        new="is_new = False",
+        old="bool(found.purchases) or self.infeasible != before or self.over_budget != over_budget",
+        new="False",
     ),
     Mutant(
         name="elastic jobs have no limit",
@@ -235,7 +235,7 @@ ROOM = (
         guard="only what nobody has reserved is shared",
         fault="members beside batch work",
         where="longshore.dispatcher.scheduler.elastic.cpu_shares:unreserved_millis",
-        old="left = left.minus(charge(given, sharers=sharers))",
+        old="left = left.minus(charge(given, on_shared_cpu=on_shared_cpu))",
         new="pass",
     ),
 )
@@ -246,7 +246,7 @@ SETTLING = (
         guard="members that gave way and need not go are put back",
         fault="jobs that wait for what flexible ones use",
         where="longshore.dispatcher.scheduler.elastic.place:ElasticPlacement._take_turn",
-        old="back = {seat.place for seat in displaced if self._sits_again(seat)}",
+        old="back = {assignment.place for assignment in displaced if self._still_fits(assignment)}",
         new="back = set()",
         test=(
             "tests/unit/test_semantics_elastic.py"

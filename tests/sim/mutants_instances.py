@@ -110,7 +110,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance never reached in time is shut down",
         fault="instances that never boot",
         where="longshore.pool.shutdown_decision:_timeout",
-        old="max(worker.link.boots_since, facts.moved_on_at) + settings.boot_timeout_s",
+        old="max(worker.link.boots_since, facts.recovered_at) + settings.boot_timeout_s",
         new="worker.appeared_at + 1e9",
     ),
     Mutant(
@@ -118,7 +118,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance has boot_timeout to boot",
         fault="slow boots",
         where="longshore.pool.shutdown_decision:_timeout",
-        old="max(worker.link.boots_since, facts.moved_on_at) + settings.boot_timeout_s",
+        old="max(worker.link.boots_since, facts.recovered_at) + settings.boot_timeout_s",
         new="worker.appeared_at + settings.boot_timeout_s / 2",
     ),
     Mutant(
@@ -273,7 +273,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance that is let run again is idled out only after a pass has looked at it",
         fault="admins who hold instances",
         where="longshore.pool.shutdown:set_behavior",
-        old="core.awaited |= {worker.id}",
+        old="core.claimed_workers |= {worker.id}",
         new="pass",
     ),
     Mutant(
@@ -345,7 +345,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance that somebody waits for is not idled out",
         fault="ways to an instance that are gone for a while",
         where="longshore.pool.shutdown_decision:_idle",
-        old="or facts.awaited ",
+        old="or facts.is_claimed ",
         new="",
     ),
 )

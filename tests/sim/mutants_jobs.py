@@ -25,7 +25,7 @@ DEPENDENCIES = (
         name="who ended together is cancelled twice",
         guard="who ended together with what it waits for waits no more",
         fault="cancelled jobs",
-        where="longshore.dispatcher.state.dependencies:Workflow._go_on",
+        where="longshore.dispatcher.state.dependencies:Workflow._propagate_ends",
         old="self._dependencies.drop(container.id)",
         new="pass",
     ),
@@ -34,7 +34,7 @@ DEPENDENCIES = (
         guard="who waits for what did not succeed is cancelled",
         fault="what fails and is waited for",
         where="longshore.dispatcher.state.dependencies:Workflow._node_ended",
-        old="self._doom(container_id, node, now)",
+        old="self._cancel_dependent(container_id, node, now)",
         new="pass",
     ),
     Mutant(
@@ -148,8 +148,8 @@ ARRAYS = (
         name="a turn is not passed on",
         guard="whose turn it is waits for room",
         fault="arrays with a limit",
-        where="longshore.dispatcher.state.dependencies:Workflow._go_on",
-        old="released = self._take_turn(self._jobs.leave(container), now) or released",
+        where="longshore.dispatcher.state.dependencies:Workflow._propagate_ends",
+        old="released = self._enter_window(self._jobs.leave(container), now) or released",
         new="self._jobs.leave(container)",
         test=(
             "tests/unit/test_workflow_jobs.py"

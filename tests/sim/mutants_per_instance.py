@@ -82,7 +82,7 @@ PLACES = (
         guard="a container that waits for an instance ends with it",
         fault="per-instance jobs without room, instances that go",
         where="longshore.dispatcher.scheduler.system.controller:SystemScheduler._forget_gone",
-        old="self._deeds.end_on_gone(gone, now)",
+        old="self._applier.end_on_gone(gone, now)",
         new="pass",
     ),
     Mutant(
@@ -157,7 +157,7 @@ PLACES = (
         old="if behavior is IdleBehavior.RUN and pool.is_draining(worker):",
         new="if False:",
         test=(
-            "tests/unit/test_per_instance_rows.py"
+            "tests/unit/test_per_instance_placement.py"
             "::test_an_instance_that_the_cloud_takes_back_gets_no_daemon_beside_its_batch_work"
         ),
     ),
@@ -207,7 +207,7 @@ UPDATES = (
         old="elif room.fits_now(need_, [attempt.resources]):",
         new="elif True:",
         test=(
-            "tests/unit/test_per_instance_rows.py"
+            "tests/unit/test_per_instance_placement.py"
             "::test_an_attempt_runs_on_where_its_successor_would_not_fit"
         ),
     ),
@@ -262,7 +262,7 @@ OTHERS = (
         guard="who makes way is 100 points of priority below",
         fault="system jobs without room",
         where="longshore.dispatcher.scheduler.placement.preemption:victims",
-        old="if priority - tenant.priority >= MIN_GAP]",
+        old="if priority - attempt.priority >= MIN_GAP]",
         new="if True]",
     ),
     Mutant(
@@ -335,10 +335,10 @@ RESIDENTS = (
         new="resident=False,",
     ),
     Mutant(
-        name="residents are not dismissed",
+        name="residents are not told to end",
         guard="what belongs to an instance is told of its end",
         fault="system jobs on idle instances",
-        where="longshore.pool.shutdown:dismiss",
+        where="longshore.pool.shutdown:stop_residents",
         old="if not worker.link.session_up or not ending:",
         new="if True:",
         test=(
@@ -351,7 +351,7 @@ RESIDENTS = (
         guard="an instance waits for its residents before it is destroyed",
         fault="system attempts that take a while to end",
         where="longshore.pool.shutdown:_is_ending",
-        old="attempt.dismissed and not signals.given_up(attempt)",
+        old="attempt.told_to_end and not signals.unkillable(attempt)",
         new="False",
         test=(
             "tests/unit/test_dismissal.py"

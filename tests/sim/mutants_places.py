@@ -48,7 +48,7 @@ ROOM = (
         guard="a container gets a place only where it fits",
         fault="containers of many sizes",
         where="longshore.dispatcher.scheduler.placement.fleet:Fleet._offer",
-        old="if charge(need, sharers=shape.sharers).fits_in(shape.free):",
+        old="if charge(need, on_shared_cpu=shape.on_shared_cpu).fits_in(shape.free):",
         new="if True:",
     ),
     Mutant(
@@ -56,7 +56,7 @@ ROOM = (
         guard="a pass takes the room that it gives",
         fault="containers of many sizes",
         where="longshore.dispatcher.scheduler.placement.fleet:Slot.assign",
-        old="self.free = self.free.minus(charge(need, sharers=self.sharers))",
+        old="self.free = self.free.minus(charge(need, on_shared_cpu=self.on_shared_cpu))",
         new="pass",
     ),
     Mutant(
@@ -139,7 +139,7 @@ CREATING = (
         guard="instances that are being created have room too",
         fault="creates that take their time",
         where="longshore.dispatcher.scheduler.placement.fleet_sync:FleetSync._update_launches",
-        old="for pending in hoped_for:",
+        old="for pending in expected_launches:",
         new="for pending in ():",
     ),
     Mutant(
@@ -175,7 +175,7 @@ CREATING = (
         guard="max_instances counts what is being created",
         fault="creates that take their time",
         where="longshore.dispatcher.scheduler.batch.scheduling_pass:SchedulingPass._limits",
-        old="+ self.fleet_sync.hoped_for",
+        old="+ self.fleet_sync.expected_launches",
         new="",
     ),
     Mutant(
@@ -206,7 +206,7 @@ CREATING = (
         name="creates during a hold",
         guard="nothing is created that a hold hinders",
         fault="quotas, shortages, rate limits",
-        where="longshore.dispatcher.scheduler.scale_up.batch:CreateLimits.hindrance",
+        where="longshore.dispatcher.scheduler.scale_up.batch:CreateLimits.create_block",
         old="found, allowances = self._of(type_)",
         new="found, allowances = None, self._of(type_)[1]",
     ),
@@ -239,7 +239,7 @@ CREATING = (
         guard="idle instances do not keep the next in line waiting",
         fault="quotas, max_instances",
         where="longshore.dispatcher.scheduler.batch.plan:plan",
-        old="make_way(view, this.plan, this.outlook)",
+        old="make_way(view, this.plan, this.create_limits)",
         new="pass",
     ),
     Mutant(

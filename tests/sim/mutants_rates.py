@@ -9,7 +9,7 @@ RATES_MUTANTS: tuple[Mutant, ...] = (
         name="failed listings do not wait",
         guard="a listing that fails is repeated only when its hold ends",
         fault="failing listings",
-        where="longshore.pool.delays:CallDelay.failed",
+        where="longshore.pool.backoff:CallDelay.failed",
         old=(
             "self.until = max(self.until, now + rate_limited_s(error, max(0, self._failures - 1)))"
         ),
@@ -19,7 +19,7 @@ RATES_MUTANTS: tuple[Mutant, ...] = (
         name="failed listings never double",
         guard="listings that fail in a row wait for twice as long",
         fault="failing listings",
-        where="longshore.pool.delays:CallDelay.failed",
+        where="longshore.pool.backoff:CallDelay.failed",
         old="self._failures += 1",
         new="pass",
     ),

@@ -172,7 +172,7 @@ CLAIMS = (
         guard="room of a start that is taken back is free",
         fault="a low max_instances",
         where="longshore.dispatcher.scheduler.batch.plan:_Pass._undo",
-        old="self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))",
+        old="self.view.fleet.give(entry.slot, line.request_class.need(entry.slot.type))",
         new="pass",
     ),
     Mutant(
@@ -377,7 +377,7 @@ SHARING = (
         guard="the first container of no cpus takes the one that they share",
         fault=SHARED_CPU,
         where="longshore.pool.charging:charge",
-        old="if need.cpu_millis or sharers:",
+        old="if need.cpu_millis or on_shared_cpu:",
         new="if True:",
         test=(
             "tests/unit/test_room.py"
@@ -440,7 +440,7 @@ CREATED_FOR_LOWER = (
             guard="",
             fault="",
             where="longshore.dispatcher.scheduler.batch.plan:_Pass.take_back",
-            old="if number and not (deed.is_kept and self.plan.stopped):",
+            old="if number and not (entry.is_kept and self.plan.stopped):",
             new="if number:",
             also=Mutant(
                 name="nor taken up again",

@@ -18,14 +18,14 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         name="a standstill is not told",
         guard="the pool is told when its commands have waited for 30 s",
         fault=_FAULT,
-        where="longshore.dispatcher.engine.outbox:Outbox.news",
-        old="if held_up == self.held_up:",
+        where="longshore.dispatcher.engine.outbox:Outbox.stall_event",
+        old="if stalled == self.stalled:",
         new="if True:",
         also=_mutant(
             "nobody looks for it",
             "",
-            "longshore.dispatcher.engine.outbox:Outbox.next_news",
-            "if self.held_up or not self._batches:",
+            "longshore.dispatcher.engine.outbox:Outbox.next_stall_event",
+            "if self.stalled or not self._batches:",
             "if True:",
         ),
         long_stalls=True,
@@ -34,7 +34,7 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         "a standstill is not noted",
         "while the store is away nobody is judged, and no signal is decided",
         "longshore.pool.store_stall:begin",
-        "core.held_up = True",
+        "core.stalled = True",
         "pass",
     ),
     Mutant(
@@ -42,7 +42,7 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         guard="no signal is decided while it could not be sent",
         fault=_FAULT,
         where="longshore.pool.signals:send_if_wanted",
-        old="if core.held_up:",
+        old="if core.stalled:",
         new="if False:",
         test=(
             "tests/unit/test_store_stall.py"
@@ -60,14 +60,14 @@ STANDSTILL_MUTANTS: tuple[Mutant, ...] = (
         "silence of a standstill counts",
         "everybody has the whole probe_timeout anew once the store is back",
         "longshore.pool.shutdown_decision:_timeout",
-        "heard_at = max(worker.link.last_contact, facts.moved_on_at)",
+        "heard_at = max(worker.link.last_contact, facts.recovered_at)",
         "heard_at = worker.link.last_contact",
     ),
     _mutant(
         "boots of a standstill count",
         "everybody has the whole boot_timeout anew once the store is back",
         "longshore.pool.shutdown_decision:_timeout",
-        "max(worker.link.boots_since, facts.moved_on_at)",
+        "max(worker.link.boots_since, facts.recovered_at)",
         "worker.link.boots_since",
     ),
 )

@@ -21,7 +21,7 @@ STARTS = (
         old="or attempt.start_op",
         new="",
         test=(
-            "tests/unit/test_engine_guards.py"
+            "tests/unit/test_engine_stale_answers.py"
             "::test_an_attempt_whose_start_is_in_flight_is_not_missing"
         ),
     ),
@@ -46,7 +46,7 @@ STARTS = (
         guard="an instance that refuses starts in a row gets no more",
         fault="an instance that refuses every start",
         where="longshore.pool.attempts:on_refused",
-        old="if worker.health.strikes >= STRIKES_BEFORE_DRAIN:",
+        old="if worker.health.refusals >= REFUSALS_BEFORE_DRAIN:",
         new="if False:",
         test=(
             "tests/unit/test_engine_regressions.py"
@@ -140,7 +140,7 @@ STARTS = (
         old="attempt.settled_op = core.next_op()",
         new="",
         test=(
-            "tests/unit/test_engine_guards.py"
+            "tests/unit/test_engine_stale_answers.py"
             "::test_a_probe_from_before_a_start_was_given_up_does_not_say_that_it_is_missing"
         ),
     ),
@@ -157,7 +157,7 @@ STARTS = (
         guard="refusals count only in a row",
         fault="starts that are refused",
         where="longshore.pool.attempts:on_started",
-        old="worker.health.strikes = 0",
+        old="worker.health.refusals = 0",
         new="pass",
     ),
 )
@@ -170,7 +170,7 @@ EXITS = (
         old="if attempt.is_finished:",
         new="if False:",
         also=Mutant(
-            name="ended twice in the ledger",
+            name="ended twice in the table",
             guard="an attempt ends once",
             fault="exits that are told twice",
             where="longshore.dispatcher.state.containers:ContainerTable.close",
@@ -246,7 +246,7 @@ EXITS = (
         old="attempt.worker_id == worker_id and ",
         new="",
         test=(
-            "tests/unit/test_engine_distrust.py::test_an_instance_cannot_end_an_attempt_of_another"
+            "tests/unit/test_hostile_instance.py::test_an_instance_cannot_end_an_attempt_of_another"
         ),
     ),
     Mutant(
@@ -308,7 +308,7 @@ KILLS = (
         guard="an instance whose process survives KILL is given up",
         fault="processes that are immortal",
         where="longshore.pool.attempts:signal_if_wanted",
-        old="worker is not None and signals.given_up(attempt)",
+        old="worker is not None and signals.unkillable(attempt)",
         new="False",
     ),
     Mutant(
@@ -349,7 +349,7 @@ PROBES = (
         old="if worker is None or worker.state is WorkerState.SHUTDOWN:",
         new="if worker is None:",
         test=(
-            "tests/unit/test_probing_guards.py"
+            "tests/unit/test_probing_edge_cases.py"
             "::test_a_probe_that_succeeds_after_the_shutdown_began_leaves_no_session"
         ),
     ),
@@ -385,7 +385,7 @@ PROBES = (
         old="tuple(a.id for a in core.attempts_on(worker.id) if not a.stray)",
         new="()",
         test=(
-            "tests/unit/test_engine_distrust.py"
+            "tests/unit/test_hostile_instance.py"
             "::test_probes_name_the_attempts_whose_logs_may_be_kept"
         ),
     ),

@@ -96,7 +96,7 @@ class PerInstanceAccount:
 
     def _is_on_record(self, update: Update) -> bool:
         attempt = self._store.attempts.get(update.attempt_id)
-        if attempt is None or attempt.ending_for.cause is not StopCause.REVISED:
+        if attempt is None or attempt.stop_reason.cause is not StopCause.REVISED:
             return False
         return not self._store.containers[attempt.container_id].state.final
 
@@ -149,8 +149,8 @@ class PerInstanceAccount:
                 self._settled[place] = attempt.revision
         if attempt.outcome is not AttemptOutcome.PREEMPTED or reason is None:
             return
-        for_job = attempt.ending_for.cause is StopCause.FOR_JOB
-        job = self._store.jobs.get(attempt.ending_for.of) if for_job else None
+        for_job = attempt.stop_reason.cause is StopCause.FOR_JOB
+        job = self._store.jobs.get(attempt.stop_reason.of) if for_job else None
         if reason.code != MADE_WAY or job is None:
             return
         expect(job.id in reason.message, "who makes way knows for whom", attempt)

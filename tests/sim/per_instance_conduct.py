@@ -57,7 +57,7 @@ class PerInstanceConduct:
         self._left_since: dict[str, float] = {}
         self._leaving_since: dict[str, float] = {}
         self._refused_since: dict[str, float] = {}
-        self._endings = {(a.id, a.ending_for) for _, a in self._ending()}
+        self._endings = {(a.id, a.stop_reason) for _, a in self._ending()}
 
     # ---- what is heard, and decided ----
 
@@ -97,7 +97,7 @@ class PerInstanceConduct:
         expect(latest, "an instance gets the latest revision", what, terms)
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         # The same pass may find that others need the place of its instance.
-        ready = ready or self._pool.attempts[attempt.id].dismissed
+        ready = ready or self._pool.attempts[attempt.id].told_to_end
         expect(ready and worker.link.session_up, "only ready instances get work", what, worker)
         wanted = not job.cancel_requested and job.priority > 0
         expect(wanted, "what its job does not ask for is not started", what, job)
@@ -111,7 +111,7 @@ class PerInstanceConduct:
 
     def _expect_kept_room(self, worker: Worker) -> None:
         """Expect that whoever starts leaves what is promised to others."""
-        kept = self._engine.workloads.kept().get(worker.id, Resources())
+        kept = self._engine.workloads.reservations().get(worker.id, Resources())
         fits = kept.fits_in(worker.load.free)
         expect(fits, "room that is promised is not given away", worker.id, kept, worker.load.free)
 
@@ -141,11 +141,11 @@ class PerInstanceConduct:
         told = {attempt_id for attempt_id, _ in self._endings}
         evicted: dict[str, list[tuple[Container, Attempt]]] = {}
         for container, attempt in self._ending():
-            if (attempt.id, attempt.ending_for) not in self._endings:
-                self._endings.add((attempt.id, attempt.ending_for))
+            if (attempt.id, attempt.stop_reason) not in self._endings:
+                self._endings.add((attempt.id, attempt.stop_reason))
                 self._on_ending(container, attempt)
-                if attempt.ending_for.cause is StopCause.FOR_JOB:
-                    evicted.setdefault(attempt.ending_for.of, []).append((container, attempt))
+                if attempt.stop_reason.cause is StopCause.FOR_JOB:
+                    evicted.setdefault(attempt.stop_reason.of, []).append((container, attempt))
         for job_id, victims in evicted.items():
             job = self._table.jobs.job(job_id)
             if job is not None and job.type.is_per_instance:
@@ -194,12 +194,14 @@ class PerInstanceConduct:
     def _ending(self) -> list[tuple[Container, Attempt]]:
         """Return the open attempts that were told to end."""
         containers = [self._table.containers[c] for c in self._table.open_attempts.values()]
-        return [(c, c.attempts[-1]) for c in containers if c.attempts[-1].ending is not None]
+        return [
+            (c, c.attempts[-1]) for c in containers if c.attempts[-1].intended_outcome is not None
+        ]
 
     def _on_ending(self, container: Container, attempt: Attempt) -> None:
         """Look at an attempt that was just told to end."""
-        cause = attempt.ending_for.cause
-        if attempt.ending is AttemptOutcome.PREEMPTED and cause is StopCause.NOTHING:
+        cause = attempt.stop_reason.cause
+        if attempt.intended_outcome is AttemptOutcome.PREEMPTED and cause is StopCause.NOTHING:
             expect(container.priority == 0, "who makes way knows for whom", attempt)
         elif cause is StopCause.REVISED:
             self._expect_may_be_updated(container, attempt)
@@ -215,7 +217,7 @@ class PerInstanceConduct:
             job = self._table.jobs.job(container.job_id)
             spared = job is not None and terms_of(job).ignore_system
             expect(not spared, "who ignores a drain is left alone", attempt)
-        of = attempt.ending_for.of
+        of = attempt.stop_reason.of
         evictor = self._table.jobs.job(of) if cause is StopCause.FOR_JOB else None
         if evictor is not None and evictor.type.is_per_instance:
             self._on_eviction(container, attempt, evictor)
@@ -235,14 +237,14 @@ class PerInstanceConduct:
         spec = job.tasks[0].spec
         asked = need(worker.type, spec.resources, spec.unnamed)
         # Those of no cpus share one: the first takes it, and the last gives it back.
-        sharers = len(worker.load.sharing - {attempt.id})
+        on_shared_cpu = len(worker.load.sharing - {attempt.id})
         own = resources_of(container, attempt)
-        room = worker.load.free.plus(charge(own, sharers=sharers))
-        fits = charge(asked, sharers=sharers).fits_in(room)
+        room = worker.load.free.plus(charge(own, on_shared_cpu=on_shared_cpu))
+        fits = charge(asked, on_shared_cpu=on_shared_cpu).fits_in(room)
         expect(fits, "who is updated can start again", attempt, room)
 
     def _on_eviction(self, container: Container, attempt: Attempt, by: Job) -> None:
-        right = attempt.ending is AttemptOutcome.PREEMPTED
+        right = attempt.intended_outcome is AttemptOutcome.PREEMPTED
         expect(right, "who makes way knows for whom", attempt)
         below = container.priority <= by.priority - LEAST_GAP
         what = (attempt.id, container.priority, by.id, by.priority)
@@ -259,7 +261,7 @@ class PerInstanceConduct:
     def _expect_to_go(self, worker: Worker) -> None:
         """Expect that an instance waits for what belongs to it no longer than all get."""
         stays = worker.state is not WorkerState.SHUTDOWN or not worker.link.session_up
-        if stays or self._pool.held_up:
+        if stays or self._pool.stalled:
             self._leaving_since.pop(worker.id, None)
             return
         now = self._timeline.now

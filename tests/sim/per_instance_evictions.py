@@ -117,5 +117,5 @@ class Evictions:
 def _is_ending(container: Container) -> bool:
     """Return whether an open attempt was told to end, or its container was cancelled."""
     return container.has_open_attempt and (
-        container.attempts[-1].ending is not None or container.cancel_requested
+        container.attempts[-1].intended_outcome is not None or container.cancel_requested
     )

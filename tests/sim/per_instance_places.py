@@ -188,7 +188,7 @@ class Places:
                 for (job_id, _), c in there.items()
                 if job_id == job.id and c.has_open_attempt and not _is_up_to_date(job, c)
             ]
-            waiting = sum(c.attempts[-1].ending is None for c in outdated) - len(due)
+            waiting = sum(c.attempts[-1].intended_outcome is None for c in outdated) - len(due)
             if self._left(job) > waiting:
                 for worker in due:
                     self._expect_soon(job, worker, before)
@@ -246,7 +246,7 @@ class Places:
         self, job: Job, worker: Worker, container: Container, asked: Resources
     ) -> bool:
         attempt = container.attempts[-1]
-        if attempt.ending is not None or container.cancel_requested:
+        if attempt.intended_outcome is not None or container.cancel_requested:
             return False
         own = resources_of(container, attempt)
         in_place = not _needs_restart(job, worker, container)
@@ -263,7 +263,7 @@ def _is_up_to_date(job: Job, container: Container | None) -> bool:
     if container is None or not container.has_open_attempt:
         return False
     attempt = container.attempts[-1]
-    lives = attempt.ending is None and not container.cancel_requested
+    lives = attempt.intended_outcome is None and not container.cancel_requested
     return lives and attempt.revision == terms_of(job).revision
 
 

@@ -71,7 +71,7 @@ class PerInstanceUsers:
             self._timeline.at(self._dice.between(0, until * 0.6), self._submit)
         when, mean_s = 0.0, self._demand.per_instance_requests_every_s
         while mean_s > 0 and (when := when + self._dice.soon(mean_s)) < until:
-            self._timeline.at(when, self._steer)
+            self._timeline.at(when, self._control)
 
     def is_amiss(self, attempt_id: str) -> bool:
         """Return whether a job, as it is at its revision, is at fault itself; a next may not be."""
@@ -167,7 +167,7 @@ class PerInstanceUsers:
         jobs = self._store.jobs.values()
         return [job for job in jobs if job.type.is_per_instance and not job.state.final]
 
-    def _steer(self) -> None:
+    def _control(self) -> None:
         jobs = self._unfinished()
         if not jobs:
             return

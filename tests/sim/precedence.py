@@ -8,10 +8,10 @@ from longshore.dispatcher.state.containers import ContainerTable
 SENT_AWAY = ("interrupted", "preempted")
 
 
-def has_own_placer(table: ContainerTable, container: Container) -> bool:
+def has_own_scheduler(table: ContainerTable, container: Container) -> bool:
     """Return whether a container is one of a job that does not queue."""
     type_ = table.jobs.type_of(container.job_id)
-    return type_ is not None and type_.has_own_placer
+    return type_ is not None and type_.has_own_scheduler
 
 
 def place_in_line(container: Container) -> tuple[int, bool, int]:

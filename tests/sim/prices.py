@@ -41,8 +41,10 @@ def instead_of(engine: Engine, key: ClassKey, scarce: Collection[str]) -> set[st
     ]
     lasting = [each for each in fitting if not each.preemptible]
     cheap = [each for each in fitting if _is_cheap(engine, key, each, fitting)]
-    hoped_for = [each.name for each in cheap if each.preemptible and may_hold(engine, key, each)]
-    if not hoped_for or any(name not in scarce for name in hoped_for):
+    expected_launches = [
+        each.name for each in cheap if each.preemptible and may_hold(engine, key, each)
+    ]
+    if not expected_launches or any(name not in scarce for name in expected_launches):
         return set()
     return {each.name for each in lasting if _is_cheap(engine, key, each, lasting)}
 
@@ -59,7 +61,7 @@ def _is_cheap(
 
 
 def _price(engine: Engine, type_: InstanceType) -> Decimal:
-    return type_.price_usd_per_hour * (1 + engine.scheduling.left_of(type_).waste)
+    return type_.price_usd_per_hour * (1 + engine.scheduling.allocatable_left(type_).waste)
 
 
 def may_be_bought(
@@ -71,5 +73,5 @@ def may_be_bought(
 
 def may_hold(engine: Engine, key: ClassKey, type_: InstanceType) -> bool:
     """Return whether a new instance of a type has room for one container of a class."""
-    left = engine.scheduling.left_of(type_).allocatable
-    return charge(need(type_, key.resources, key.unnamed), sharers=0).fits_in(left)
+    left = engine.scheduling.allocatable_left(type_).allocatable
+    return charge(need(type_, key.resources, key.unnamed), on_shared_cpu=0).fits_in(left)

@@ -139,7 +139,7 @@ class DispatcherProcess:
 
     def _tell_news(self) -> bool:
         """Let the engine know whether its commands wait for the store; return if it was told."""
-        news = self._outbox.news(self.now())
+        news = self._outbox.stall_event(self.now())
         if news is not None:
             self._execute(self.engine.handle(news, self.now()))
         return news is not None
@@ -174,7 +174,7 @@ class DispatcherProcess:
         assert self._handled < HANDLED_AT_ONE_MOMENT, "the engine never comes to rest"
 
     def _arm(self) -> None:
-        dues = (self.due, self._outbox.next_news())
+        dues = (self.due, self._outbox.next_stall_event())
         due = min([due for due in dues if due is not None], default=None)
         self._armed += 1
         if due is None:

@@ -51,7 +51,7 @@ def in_quiet(options: SimOptions, demand: Demand, scheduler: SchedulerSettings) 
     often = Dice(options.seed, "frequent things")
     # Runs in which most have a time limit are few: they stay as they are.
     if often.falls(FREQUENT) and demand.limited < 0.5:
-        kinds = (with_sharers, with_givers, with_shoppers)
+        kinds = (with_shared_cpu, with_givers, with_shoppers)
         return kinds[often.whole(0, len(kinds) - 1)](_calm(options))
     at_quotas = _at_quotas(options.seed) if demand.limited < 0.5 else None
     if at_quotas is not None:
@@ -145,7 +145,7 @@ def with_many_members(calm: SimOptions) -> SimOptions:
     return replace(calm, safety_s=400.0, demand=demand, scheduler=scheduler, hosts=hosts)
 
 
-def with_sharers(calm: SimOptions) -> SimOptions:
+def with_shared_cpu(calm: SimOptions) -> SimOptions:
     """Return a run with two jobs on every instance that share a cpu, and end again and again."""
     demand = Demand(
         containers=40,

@@ -91,15 +91,15 @@ class Quotas:
         What is under way though a listing shows its instance, with its token or not yet, is there.
         """
         pool = self._engine.pool
-        hoped = pool.hoped_for()
-        tokens = {pending.launch.token for pending in hoped}
+        expected = pool.expected_launches()
+        tokens = {pending.launch.token for pending in expected}
         shown = Counter(
             pending.launch.type_name
             for token, pending in pool.launches.items()
             if pending.in_flight and token not in tokens
         )
         left = Counter(type_.name for type_ in under_way) - shown
-        left.update(p.launch.type_name for p in hoped if not p.in_flight)
+        left.update(p.launch.type_name for p in expected if not p.in_flight)
         types = [pool.types[name] for name in sorted(left.elements()) if name in pool.types]
         return [type_ for type_ in types if self._covers(scope, type_)]
 

@@ -26,7 +26,7 @@ from longshore.pool.messages import (
 from longshore.pool.model import Worker, WorkerState
 from longshore.pool.transitions import Trigger
 from tests.sim.job_conduct import JobConduct
-from tests.sim.precedence import has_own_placer
+from tests.sim.precedence import has_own_scheduler
 from tests.sim.process import DispatcherProcess
 from tests.sim.timeline import Timeline
 from tests.sim.truth import expect
@@ -103,7 +103,7 @@ class Scheduling:
         if container.pinned_to:
             # Those of per-instance jobs have rules of their own, and count for no limit.
             return
-        if not has_own_placer(self._table, container):
+        if not has_own_scheduler(self._table, container):
             self._expect_may_restart(container)
         count = self._count()
         limit = self._most()
@@ -122,7 +122,7 @@ class Scheduling:
         pool, covers = engine.pool, engine.pool.holds.covers
         wanted = (spec.resources, spec.constraints, spec.unnamed)
         eligible = [t for t in engine.types.values() if not rejections(t, *wanted)]
-        beside = charge(spec.resources, sharers=0)
+        beside = charge(spec.resources, on_shared_cpu=0)
         for quota in pool.holds.quotas.known(self._process.now()):
             there = [w for w in pool.workers.values() if covers(quota.scope, w.type)]
             all_covered = all(covers(quota.scope, type_) for type_ in eligible)
@@ -306,7 +306,7 @@ class Scheduling:
         self._expect_rises()
         for container in self._table.containers.values():
             if container.attempts and not container.has_open_attempt:
-                if not has_own_placer(self._table, container):
+                if not has_own_scheduler(self._table, container):
                     self._expect_restarted_in_time(container)
                 last = container.attempts[-1]
                 lost = last.outcome is AttemptOutcome.LOST and last.id in self._taken_back
@@ -326,7 +326,7 @@ class Scheduling:
             few = count <= waiting.get(key, 0)
             expect(few, "nobody claims for more than wait", key, by_slot)
             claimed.update(by_slot)
-        claimed.update(self._engine.workloads.kept())
+        claimed.update(self._engine.workloads.reservations())
         unclaimed = [token for token in self._created if token not in claimed]
         if unclaimed:
             free = self._created_for_elastic()
@@ -370,8 +370,10 @@ class Scheduling:
             for each in self._table.queue.classes()
         )
         # Creates in doubt may have made instances, and count as such.
-        hoped = engine.pool.hoped_for()
-        there = len(engine.pool.workers) + len(hoped) + len(engine.pool.missing_beside(hoped))
+        expected = engine.pool.expected_launches()
+        there = (
+            len(engine.pool.workers) + len(expected) + len(engine.pool.unlisted_beside(expected))
+        )
         over = max(0, there - engine.settings.max_instances)
         few = len(made_way) <= max(0, waiting + over - len(going))
         expect(few, "no more make way than are needed", f"{made_way} for {waiting}, {len(going)}")
@@ -397,16 +399,16 @@ class Scheduling:
             and not worker.load.attempts
             and not worker.load.unreleased
             and not worker.cloud.remembered
-            and worker.id not in pool.awaited
+            and worker.id not in pool.claimed_workers
             and worker.id not in self._engine.scheduling.evictions.reserved
             and probing.takes_work(pool, worker, now)
         ]
         for request_class in self._behind() if new else ():
             for worker in new:
                 need = request_class.needs.get(worker.type.name)
-                kept = self._engine.workloads.kept().get(worker.id, Resources())
+                kept = self._engine.workloads.reservations().get(worker.id, Resources())
                 room = worker.load.free.minus(kept)
-                fits = need is not None and charge(need, sharers=0).fits_in(room)
+                fits = need is not None and charge(need, on_shared_cpu=0).fits_in(room)
                 expect(not fits, "what has come is used", worker.id, request_class.at(0))
 
     def _behind(self) -> list[RequestClass]:
@@ -443,7 +445,9 @@ class Scheduling:
                 if slot is None or not had or slot.kind is SlotKind.READY:
                     continue
                 need = request_class.needs.get(slot.type.name)
-                fits = need is not None and charge(need, sharers=slot.sharers).fits_in(slot.free)
+                fits = need is not None and charge(need, on_shared_cpu=slot.on_shared_cpu).fits_in(
+                    slot.free
+                )
                 expect(not fits, "what comes for a lower one stays its own", slot_id)
 
     def _has_elastic(self) -> bool:
@@ -461,9 +465,9 @@ class Scheduling:
         terms = [
             job.terms.elastic for job in map(registry.job, registry.job_ids()) if job is not None
         ]
-        hoped = {pending.launch.token for pending in self._engine.pool.hoped_for()}
+        expected = {pending.launch.token for pending in self._engine.pool.expected_launches()}
         scaled = any(each is not None and each.scale_up for each in terms)
-        untold = [token for token in self._created if scaled or token not in hoped]
+        untold = [token for token in self._created if scaled or token not in expected]
         return untold if any(each is not None for each in terms) else []
 
     def _expect_supervisors_wait_for_reason(self) -> None:

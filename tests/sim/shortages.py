@@ -29,12 +29,12 @@ FORGOTTEN_AFTER_S = 900.0
 LONGEST_TOLD_S = 3600.0
 NOT_READY = (WorkerState.UNKNOWN, WorkerState.BOOTING)
 SLACK = 1e-6
-CAPACITY, QUOTA, RATE_LIMIT, ERROR, STILLBORN = (
+CAPACITY, QUOTA, RATE_LIMIT, ERROR, BOOT_FAILURE = (
     "capacity",
     "quota",
     "rate_limit",
     "error",
-    "stillborn",
+    "boot_failure",
 )
 Scope = tuple[str, ...]
 Key = tuple[str, Scope]
@@ -96,7 +96,7 @@ class Shortages:
             expect(free, f"no create during a hold: {cause}", f"{type_.name}: {scope} {account}")
             others = [t.name for t, _ in self._under_way.values() if scope in self._scopes(t)]
             expect(not others, "one trial create at a time", f"{scope}: {others}")
-            if cause == STILLBORN:
+            if cause == BOOT_FAILURE:
                 self._expect_none_unproven()
         self.quotas.created(type_, self._not_seen(), now)
         self._under_way[op_id] = (type_, now)
@@ -110,7 +110,7 @@ class Shortages:
         able = (
             worker.behavior is IdleBehavior.RUN
             and not worker.health.broken
-            and not worker.health.proven
+            and not worker.health.has_run
         )
         return young and able and worker.state is not WorkerState.SHUTDOWN
 
@@ -139,7 +139,7 @@ class Shortages:
             of_another = cause == ERROR and scope not in ((), ("type", type_.name))
             if of_another and began_at >= account.failed_at:
                 account.others_work = True
-            concerned = cause != STILLBORN and scope in self._scopes(type_)
+            concerned = cause != BOOT_FAILURE and scope in self._scopes(type_)
             if concerned and began_at >= account.until - SLACK:
                 del self._accounts[key]
 
@@ -278,7 +278,7 @@ class Shortages:
     def _note_of_use(self, now: float) -> None:
         for worker in self._engine.pool.workers.values():
             known = (worker.id, worker.appeared_at)
-            if worker.health.proven and known not in self._of_use:
+            if worker.health.has_run and known not in self._of_use:
                 self._of_use.add(known)
                 self._end_row(worker, now)
 
@@ -289,7 +289,7 @@ class Shortages:
         self._useless_in_a_row = 0
         self._useless_since = -inf
         self._useless_until = min(self._useless_until, now)
-        self._accounts.pop((STILLBORN, ()), None)
+        self._accounts.pop((BOOT_FAILURE, ()), None)
 
     def _note_useless(self, now: float) -> None:
         workers = self._engine.pool.workers
@@ -299,7 +299,7 @@ class Shortages:
             w.id: w.appeared_at for w in workers.values() if w.state is WorkerState.BOOTING
         }
         for worker in workers.values():
-            if worker.health.proven:
+            if worker.health.has_run:
                 continue
             given_up = worker.shutdown.reason.startswith(Trigger.BOOT_TIMEOUT.value)
             stopped = worker.shutdown.reason.startswith(Trigger.STOPPED.value)
@@ -323,7 +323,7 @@ class Shortages:
         if self._useless_in_a_row > 1:
             hold_s = min(900.0, 0.5 * 2.0 ** (self._useless_in_a_row - 2))
             self._useless_until = max(self._useless_until, now + hold_s)
-            self._accounts[STILLBORN, ()] = _Account(until=self._useless_until)
+            self._accounts[BOOT_FAILURE, ()] = _Account(until=self._useless_until)
 
     def look(self, now: float) -> None:
         """Take in what became of instances, and compare the accounts."""
@@ -346,7 +346,7 @@ class Shortages:
 
     def _expect_same_trial(self, now: float) -> None:
         """Expect that one at a time is tried after useless instances until one is of use."""
-        account = self._accounts.get((STILLBORN, ()))
+        account = self._accounts.get((BOOT_FAILURE, ()))
         end = account.until + FORGOTTEN_AFTER_S if account is not None else -inf
         pool = self._engine.pool
         # Once it is over it holds nothing, and nobody but the pool knows that one is tried first.
@@ -354,7 +354,7 @@ class Shortages:
             record.hold
             for type_ in pool.types.values()
             for record in pool.holds._covering(type_, now + self._offset_s)
-            if record.hold.cause is holds.HoldCause.STILLBORN
+            if record.hold.cause is holds.HoldCause.BOOT_FAILURE
         ]
         same = (now < end) == bool(latest) or abs(now - end) < SLACK
         expect(same, "one of use ends the trial", account, "the pool says", latest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from longshore.dispatcher.domain.containers import StopCause
-from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
+from longshore.dispatcher.engine.outbox import STALLED_AFTER_S
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.pool.messages import (
     AttemptStarted,
@@ -99,7 +99,7 @@ class Signals:
         asked_s = None if container is None else container.spec.grace_period_s
         if container is None or asked_s is None:
             return most_s
-        self._evicted |= {a.id for a in container.attempts if a.ending_for.cause in WAITED_FOR}
+        self._evicted |= {a.id for a in container.attempts if a.stop_reason.cause in WAITED_FOR}
         evicted = attempt is not None and attempt.id in self._evicted
         return min(asked_s, most_s) if evicted else asked_s
 
@@ -113,10 +113,10 @@ class Signals:
             self._terms_sent.setdefault(key, now)
         else:
             first = self._terms_sent.get(key, inf)
-            least_s = self._graces_s[key] - HELD_UP_AFTER_S
+            least_s = self._graces_s[key] - STALLED_AFTER_S
             patient = least_s <= 0 or now >= first + least_s - SLACK
             expect(patient, "TERM comes before KILL", f"{key}: the first was sent at {first}")
         stored = self._truth.store.attempts.get(command.attempt_id)
         if stored is not None and stored.instance_id == command.worker_id:
-            meant = stored.ending is not None or stored.outcome is not None
+            meant = stored.intended_outcome is not None or stored.outcome is not None
             expect(meant, "journal before kill", f"{stored}")

@@ -89,7 +89,7 @@ class Sizes:
         table = self._process.engine.table
         waiting = (c.spec for c in table.containers.values() if not c.has_open_attempt)
         fits = any(
-            charge(need(type_, spec.resources, spec.unnamed), sharers=0).fits_in(room)
+            charge(need(type_, spec.resources, spec.unnamed), on_shared_cpu=0).fits_in(room)
             for spec in waiting
         )
         expect(fits, "what is too small is not bought again", type_.name, expected)

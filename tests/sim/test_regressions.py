@@ -279,7 +279,7 @@ def test_who_would_make_way_for_a_held_job_is_updated_all_the_same() -> None:
     rig.submit_daemon(replace(daemon(2, cpus=800, priority=900), held=True))
     rig.revise("j-1", retries=Retries(delay_s=99))
     assert rig.attempts[attempt_id].revision == 2
-    assert rig.attempts[attempt_id].ending is None
+    assert rig.attempts[attempt_id].intended_outcome is None
 
 
 def test_a_held_job_keeps_no_room_from_those_that_matter_less() -> None:
@@ -306,7 +306,7 @@ def test_nobody_makes_way_for_a_daemon_that_is_held_back_on_its_instance() -> No
     rig.submit_daemon(daemon(1, cpus=800, priority=100))
     ((low, _),) = rig.starts()
     rig.send(JobHoldRequested(job_id="j-2", held=False))
-    assert rig.attempts[low].ending is None
+    assert rig.attempts[low].intended_outcome is None
     rig.revise("j-1", retries=Retries(delay_s=99))
     assert rig.attempts[low].revision == 2
     rig.set_priority(container.id, 900)
@@ -322,7 +322,7 @@ def test_what_was_stopped_and_went_with_its_instance_was_stopped() -> None:
     ((attempt_id, where),) = rig.starts()
     rig.deaf = True
     rig.revise("j-1", constraints=FOO)
-    assert rig.attempts[attempt_id].ending is AttemptOutcome.CANCELLED
+    assert rig.attempts[attempt_id].intended_outcome is AttemptOutcome.CANCELLED
     del rig.cloud[where]
     rig.advance(120)
     assert rig.attempts[attempt_id].outcome is AttemptOutcome.CANCELLED
@@ -387,7 +387,7 @@ def test_who_is_updated_keeps_its_room_from_others_while_somebody_is_slow_to_end
     rig.deaf = True
     rig.set_priority(rig.of_job("j-2")[0].id, 0)
     rig.revise("j-1", resources=Resources(cpu_millis=500, memory_bytes=1))
-    assert rig.attempts[old].ending is not None
+    assert rig.attempts[old].intended_outcome is not None
     rig.submit_daemon(daemon(3, cpus=300, priority=100))
     assert rig.starts() == []
     rig.terminated(where, old)
@@ -405,4 +405,4 @@ def test_no_more_room_is_kept_than_is_free_once_somebody_uses_the_cpu_that_is_sh
         rig.exit(attempt_id)
     rig.silent.add(StartAttempt)
     rig.submit_daemon(daemon(2, cpus=0, priority=100))
-    assert rig.engine.workloads.kept()[where].cpu_millis == 0
+    assert rig.engine.workloads.reservations()[where].cpu_millis == 0

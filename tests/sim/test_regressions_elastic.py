@@ -145,7 +145,9 @@ def test_room_of_who_was_told_to_end_by_a_user_is_not_kept_twice() -> None:
     submit(rig, 1, essential(1), elastic(1))
     rig.set_priority("c-1001", 0)
     submit(rig, 2, essential(1, cpus=3))
-    assert [room.cpu_millis for room in rig.engine.workloads.elastic.kept.values()] == [2000]
+    assert [room.cpu_millis for room in rig.engine.workloads.elastic.reservations.values()] == [
+        2000
+    ]
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 2) == {"e": 1}
 
@@ -156,11 +158,11 @@ def test_room_of_who_was_told_to_end_by_a_user_is_not_counted_twice() -> None:
     submit(rig, 1, essential(1), elastic(1))
     rig.set_priority("c-1001", 0)
     submit(rig, 2, essential(1, cpus=4))
-    assert not rig.engine.workloads.elastic.kept
+    assert not rig.engine.workloads.elastic.reservations
     waits = rig.engine.why_waiting("c-2000")
     assert waits is not None
     assert waits.code == "no_room"
-    assert rig.attempts[attempt_of(rig, 1001)].ending_for.of == ""
+    assert rig.attempts[attempt_of(rig, 1001)].stop_reason.of == ""
 
 
 def test_a_job_begins_where_its_room_was_counted_though_it_is_spread() -> None:
@@ -179,7 +181,7 @@ def test_who_makes_way_is_told_for_whom_though_others_begin_there_too() -> None:
     submit(rig, 4, essential(1, cpus=2))
     rig.cancel("c-2000")
     assert running(rig, 3) == {"e": 1}
-    told = [rig.attempts[attempt_of(rig, number)].ending_for.of for number in (1001, 1002)]
+    told = [rig.attempts[attempt_of(rig, number)].stop_reason.of for number in (1001, 1002)]
     assert told == ["", "j-4"]
 
 
@@ -224,7 +226,7 @@ def test_room_of_who_makes_way_is_not_given_away_when_it_is_planned_anew() -> No
     submit(rig, 2, essential(3, cpus=5))
     submit(rig, 4, essential(1))
     submit(rig, 1, essential(2, cpus=2))
-    assert rig.attempts[attempt_of(rig, 3001)].ending_for.of == "j-1"
+    assert rig.attempts[attempt_of(rig, 3001)].stop_reason.of == "j-1"
     rig.exit(attempt_of(rig, 3001), code=143)
     assert running(rig, 1) == {"e": 2}
     assert running(rig, 4) == {}
@@ -287,7 +289,7 @@ def test_the_place_of_who_ends_on_an_instance_that_takes_no_work_is_free_soon_to
     rig.cancel("c-1001")
     rig.send(BehaviorRequested(worker_id=where["c-1001"], behavior=IdleBehavior.HOLD))
     submit(rig, 2, essential(1, cpus=2))
-    assert rig.attempts[attempt_of(rig, 1002)].ending is None
+    assert rig.attempts[attempt_of(rig, 1002)].intended_outcome is None
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 2) == {"e": 1}
 
@@ -327,7 +329,7 @@ def test_who_made_way_stays_if_one_more_makes_way_and_that_leaves_room_for_both(
     rig.silent.discard(ListInstances)
     rig.crash()
     rig.advance(60)
-    told = [rig.attempts[attempt_of(rig, number)].ending_for.of for number in (1001, 2001)]
+    told = [rig.attempts[attempt_of(rig, number)].stop_reason.of for number in (1001, 2001)]
     assert told == ["j-4", ""]
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 3) == running(rig, 4) == {"e": 1}
@@ -342,7 +344,9 @@ def test_a_rigid_job_of_which_one_was_cancelled_begins_with_all_that_are_left() 
     rig.cancel("c-2001")
     rig.hold_job("j-2", held=False)
     told = [attempt_of(rig, number) for number in (1001, 1002, 1003)]
-    told = [attempt_id for attempt_id in told if rig.attempts[attempt_id].ending is not None]
+    told = [
+        attempt_id for attempt_id in told if rig.attempts[attempt_id].intended_outcome is not None
+    ]
     assert len(told) == 2
     waits = rig.engine.why_waiting("c-2002")
     assert waits is not None

@@ -162,7 +162,7 @@ class Trouble:
         process = host.processes.get(name)
         if process is None or process.gone or host.machine.ended:
             return
-        process.condemned = kill
+        process.killed_by_admin = kill
         if self._world.process is not None:
             decided = StraysDecided(worker_id=host.machine.id, attempt_ids=(name,), adopt=not kill)
             self._world.process.post(decided)

@@ -165,15 +165,15 @@ class Truth:
         return container is not None and bool(container.pinned_to)
 
     def _expect_room(self, host: Host) -> None:
-        used, sharers = Resources(), 0
+        used, on_shared_cpu = Resources(), 0
         for process in host.processes.values():
             if not process.gone and not process.stray:
                 container = self.store.containers[process.order.container_id]
                 attempt = self.store.attempts[process.order.attempt_id]
                 given = resources_of(container, attempt)
                 used = used.plus(given)
-                sharers += given.cpu_millis == 0
-        if sharers:
+                on_shared_cpu += given.cpu_millis == 0
+        if on_shared_cpu:
             used = used.plus(Resources(cpu_millis=SHARED_CPU_MILLIS))
         room = room_on(host.machine.type, host.size)
         expect(
@@ -196,7 +196,7 @@ class Truth:
 
     def signalled(self, host: Host, process: Process) -> None:
         """Look at a process that is told to end."""
-        allowed = not process.store or process.condemned
+        allowed = not process.store or process.killed_by_admin
         name = f"{process.order.attempt_id} on {host.machine.id}"
         expect(allowed, "only an admin ends what another store has started", name)
 
@@ -271,10 +271,18 @@ class Truth:
             known = exit_.kind not in (ExitKind.LOST, ExitKind.ENGINE_FAILURE) and there
             expect(not known, "no exit is lost", attempt.id, "is lost, and ended with", exit_)
         refused = attempt.reason is not None and attempt.reason.code == "start_refused"
-        meant = attempt.ending is None or attempt.outcome is attempt.ending or refused
+        meant = (
+            attempt.intended_outcome is None
+            or attempt.outcome is attempt.intended_outcome
+            or refused
+        )
         # The jobs' checker looks at those who ended within their time limit and are heard of later.
-        meant = meant or attempt.ending is AttemptOutcome.FAILED
-        expect(meant, "outcomes are true", f"{attempt.id} is {attempt.outcome}: {attempt.ending}")
+        meant = meant or attempt.intended_outcome is AttemptOutcome.FAILED
+        expect(
+            meant,
+            "outcomes are true",
+            f"{attempt.id} is {attempt.outcome}: {attempt.intended_outcome}",
+        )
         if attempt.outcome is AttemptOutcome.FAILED and exit_ is not None:
             over = attempt.reason is not None and attempt.reason.code == "time_limit"
             ours = exit_.code in SIGNAL_CODES.values() and not over

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from longshore.dispatcher.domain.messages import BehaviorRequested, Event
-from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
+from longshore.dispatcher.engine.outbox import STALLED_AFTER_S
 from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG
 from longshore.pool import probing, shutdown_decision, signals
@@ -121,7 +121,7 @@ class Upkeep:
     def _asked(self, command: Probe) -> None:
         """Look at a probe that begins: what it follows is committed by now."""
         now = self._timeline.now
-        if now >= self._to_ask.pop(command.worker_id) + HELD_UP_AFTER_S:
+        if now >= self._to_ask.pop(command.worker_id) + STALLED_AFTER_S:
             self._asked_late[command.worker_id] = now
         stored = self._truth.store.instances.get(command.worker_id)
         pinned = stored.host_key if stored is not None else ""
@@ -150,12 +150,12 @@ class Upkeep:
             waiting = self._process.engine.scheduling.waiting.values()
             limited = any(reason.code == "max_containers" for reason in waiting)
             kept = self._is_claimed(worker_id) and not offline and not limited
-            awaited = worker_id in self._pool.awaited or kept
+            awaited = worker_id in self._pool.claimed_workers or kept
             expect(not awaited, "nobody waits for what is idled out", worker_id)
         if ended_by & {Trigger.IDLE_TIMEOUT, Trigger.UNWANTED, Trigger.DRAINED}:
             patient = now >= busy_at + settings.probe_timeout_s - SLACK
             missing = sorted(a for a in worker.load.unreleased if not self._is_resident(a))
-            given_up = any(signals.given_up(a) for a in self._pool.attempts_on(worker_id))
+            given_up = any(signals.unkillable(a) for a in self._pool.attempts_on(worker_id))
             right = not missing or patient or given_up
             expect(right, "logs are waited for", f"{worker_id}: {missing}")
         if Trigger.DRAINED in ended_by:
@@ -210,14 +210,14 @@ class Upkeep:
         """Return the least important that each class has a claim for, by the awaited worker."""
         engine = self._process.engine
         found: dict[str, list[_Claim]] = {}
-        if not self._pool.awaited:
+        if not self._pool.claimed_workers:
             return found
         for request_class in engine.table.queue.classes():
             by_slot = engine.scheduling.fleet_sync.fleet.claims.get(request_class.key, {})
             last = request_class.at(sum(by_slot.values()) - 1) if by_slot else None
             if last is not None:
                 claim = _Claim(key=request_class.key, order=last[0], container_id=last[1])
-                for worker_id in self._pool.awaited.intersection(by_slot):
+                for worker_id in self._pool.claimed_workers.intersection(by_slot):
                     found.setdefault(worker_id, []).append(claim)
         return found
 
@@ -234,7 +234,7 @@ class Upkeep:
     def _expect_asked(self, worker_id: str, patience_s: float) -> None:
         """Expect that an instance whose probe had to wait was asked, and had time to answer."""
         now = self._timeline.now
-        waits = now >= self._to_ask.get(worker_id, now) + HELD_UP_AFTER_S
+        waits = now >= self._to_ask.get(worker_id, now) + STALLED_AFTER_S
         expect(not waits, "no instance is ended early", f"{worker_id} was not even asked")
         early = now < self._asked_late.get(worker_id, -inf) + patience_s - SLACK
         expect(not early, "no instance is ended early", f"{worker_id} was asked late")
@@ -366,33 +366,33 @@ class Upkeep:
     def _expect_repeated(self, worker: Worker, latest: float, held_until: float) -> None:
         """Expect that a destroy is asked for again until the instance is gone."""
         shut_down_at = worker.state_since - self._process.now() + self._timeline.now
-        moved_on_at = self._pool.moved_on_at - self._process.now() + self._timeline.now
-        last = max(shut_down_at, moved_on_at, self._destroy_at.get(worker.id, 0.0))
+        recovered_at = self._pool.recovered_at - self._process.now() + self._timeline.now
+        last = max(shut_down_at, recovered_at, self._destroy_at.get(worker.id, 0.0))
         due = max(last + self._pool.settings.shutdown_timeout_s, held_until)
-        in_time = latest <= due or self._pool.held_up
+        in_time = latest <= due or self._pool.stalled
         expect(in_time, "a destroy is repeated", f"{worker.id}: the last was at {last}")
 
     def _expect_ended(self, worker: Worker) -> None:
         """Expect that a worker would be shut down if it were overdue."""
         settings, now = self._pool.settings, self._process.now() - 1.0
-        if self._pool.held_up:
+        if self._pool.stalled:
             store = self._truth.store
             away = store.stalled_in_last(PATIENCE_S) or not store.caught_up
             expect(away, "no silent instance is kept", "nothing keeps the store from writing")
             return
-        moved_on_at = self._pool.moved_on_at
+        recovered_at = self._pool.recovered_at
         draining = shutdown_decision.is_draining(worker)
         ready = worker.state in (WorkerState.IDLE, WorkerState.RUNNING)
         if ready and not worker.link.session_up:
-            due = max(worker.link.last_contact, moved_on_at) + settings.probe_timeout_s
+            due = max(worker.link.last_contact, recovered_at) + settings.probe_timeout_s
             expect(now <= due, "no silent instance is kept", f"{worker.id}")
         elif not ready and not draining:
-            due = max(worker.link.boots_since, moved_on_at) + settings.boot_timeout_s
+            due = max(worker.link.boots_since, recovered_at) + settings.boot_timeout_s
             expect(now <= due, "no instance boots for ever", f"{worker.id}")
         if worker.state is not WorkerState.IDLE or worker.load.unreleased:
             return
         unasked = now > self._unasked_since(worker.id) + PASS_WITHIN_S
-        kept = worker.id in self._pool.awaited and not unasked
+        kept = worker.id in self._pool.claimed_workers and not unasked
         due = max(worker.state_since, worker.health.overloaded_until) + settings.idle_timeout_s
         expect(kept or now <= due, "no idle instance is kept", f"{worker.id}")
         expect(not draining, "no drained instance is kept", f"{worker.id}")

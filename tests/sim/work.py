@@ -36,7 +36,7 @@ from longshore.pool.transitions import Trigger
 from tests.sim.elsewhere import expect_elsewhere
 from tests.sim.hosts import Host
 from tests.sim.losses import NEVER_RAN, is_lost_too_often, lost_on_each
-from tests.sim.precedence import has_own_placer, is_spared, place_in_line
+from tests.sim.precedence import has_own_scheduler, is_spared, place_in_line
 from tests.sim.prices import instead_of, is_within_price, may_be_bought
 from tests.sim.process import DispatcherProcess
 from tests.sim.scheduling import GOES_S
@@ -118,7 +118,7 @@ class Work:
             expect(not refused, "what is refused for its own fault is not tried again", container)
             self._expect_may_try(container)
         self._expect_may_share(worker, container)
-        if has_own_placer(self._table, container):
+        if has_own_scheduler(self._table, container):
             return
         self._expect_spared(container, worker.type)
         expect_elsewhere(self._engine, container, worker, self._process.now())
@@ -151,7 +151,7 @@ class Work:
     def _expect_may_try(self, container: Container) -> None:
         found = [a for a in container.attempts if a.outcome is AttemptOutcome.LOST]
         lost = [a for a in found if a.reason is None or a.reason.code != "overloaded"]
-        if has_own_placer(self._table, container):
+        if has_own_scheduler(self._table, container):
             # A start that never came about is tried again as often as it takes.
             lost = [a for a in lost if a.reason is None or a.reason.code not in NEVER_RAN]
             few = len(lost) < self._engine.settings.max_lost_attempts
@@ -189,9 +189,11 @@ class Work:
         assert request_class is not None
         if worker.type.name in {type_.name for type_ in request_class.types}:
             given = resources_of(container, container.attempts[-1])
-            kept = self._engine.workloads.kept().get(worker.id, Resources())
+            kept = self._engine.workloads.reservations().get(worker.id, Resources())
             room = worker.load.free.plus(given).minus(kept)
-            wanted = charge(need(worker.type, other.spec.resources, other.spec.unnamed), sharers=0)
+            wanted = charge(
+                need(worker.type, other.spec.resources, other.spec.unnamed), on_shared_cpu=0
+            )
             fits = wanted.fits_in(room) and not self._may_be_one_too_many(other)
             fits = fits and worker.id not in lost_on_each(other.attempts)
             expect(not fits, "no lower one takes the place of a higher", f"{other.id} waits")
@@ -238,8 +240,8 @@ class Work:
             return None
         if "max_instances" in reason.message:
             return set()
-        hindrance = scheduling.view(self._process.now()).limits.hindrance
-        found = [h for h in map(hindrance, types) if h is not None]
+        create_block = scheduling.view(self._process.now()).limits.create_block
+        found = [h for h in map(create_block, types) if h is not None]
         quotas = [h for h in found if h.kind is CreateBlockKind.QUOTA]
         if not quotas:
             return None
@@ -264,7 +266,7 @@ class Work:
 
     def _bought_now(self) -> set[str]:
         """Return the types of which the pass at this moment has created."""
-        launches = [pending.launch for pending in self._pool.hoped_for()]
+        launches = [pending.launch for pending in self._pool.expected_launches()]
         return {each.type_name for each in launches if each.created_at == self._process.now()}
 
     # ---- creating ----
@@ -273,14 +275,14 @@ class Work:
         """Expect that each empty instance of a type that comes is one that somebody waits for."""
         name, classes = command.instance_type.name, self._table.queue.classes()
         elastic = sum(
-            not c.has_open_attempt and has_own_placer(self._table, c) and not c.pinned_to
+            not c.has_open_attempt and has_own_scheduler(self._table, c) and not c.pinned_to
             for c in self._table.containers.values()
         )
         scarce = self._scarce()
         cheap = (may_be_bought(self._engine, c.key, command.instance_type, scarce) for c in classes)
         expect(elastic > 0 or any(cheap), "nothing is bought that is too dear", name)
         naming = [c for c in classes if name in {t.name for t in c.types}]
-        coming = sum(1 for p in self._pool.hoped_for() if p.launch.type_name == name)
+        coming = sum(1 for p in self._pool.expected_launches() if p.launch.type_name == name)
         coming += sum(
             1
             for w in self._pool.workers.values()
@@ -359,7 +361,7 @@ class Work:
         for attempt in self._pool.attempts.values():
             if attempt.is_to_end:
                 worker = self._pool.workers.get(attempt.worker_id)
-                up = worker is not None and worker.link.session_up and not self._pool.held_up
+                up = worker is not None and worker.link.session_up and not self._pool.stalled
                 due = self._pool.timers.due(TimerKind.SIGNAL, attempt.id)
                 expect(not up or due is not None, "signals go on", attempt.id)
             if isinstance(attempt.phase, Starting) and not attempt.start_op:
@@ -404,7 +406,11 @@ class Work:
 
     def _expect_ending(self, attempt_id: str, container: Container) -> None:
         last = container.attempts[-1]
-        if container.cancel_requested or container.priority == 0 or last.ending is not None:
+        if (
+            container.cancel_requested
+            or container.priority == 0
+            or last.intended_outcome is not None
+        ):
             attempt = self._pool.attempts.get(attempt_id)
             ending = attempt is not None and attempt.is_to_end
             expect(ending, "what is to end is ended", attempt_id, "of", container)
@@ -412,7 +418,7 @@ class Work:
     def _look_at(self, worker: Worker) -> None:
         now = self._timeline.now
         if worker.state is WorkerState.SHUTDOWN:
-            awaited = any(a.dismissed for a in self._pool.attempts_on(worker.id))
+            awaited = any(a.told_to_end for a in self._pool.attempts_on(worker.id))
             left = worker.link.session_up and not awaited
             expect(not left, "no session with what is shut down", worker.id)
         elif worker.link.session_up:
@@ -510,7 +516,7 @@ class Work:
                 and now >= worker.health.overloaded_until
                 and not worker.health.on_trial
                 and not worker.load.unreleased
-                and worker.id not in self._engine.workloads.awaited()
+                and worker.id not in self._engine.workloads.claimed_workers()
                 and not _is_spared(worker, now)
             )
             expect(going or not idle, "no idle instance uses up a quota", worker.id)

@@ -19,6 +19,7 @@ from tests.samples import made_container
 from tests.sim.calls import CloudSurroundings, VirtualCalls
 from tests.sim.conduct import Conduct
 from tests.sim.faults import DispatcherFaults, HostFaults
+from tests.sim.foreign_instances import ForeignInstances
 from tests.sim.hosts import Host, Lease
 from tests.sim.jobs import JobAccount
 from tests.sim.links import Surroundings, VirtualLinks, VirtualSession
@@ -27,7 +28,6 @@ from tests.sim.options import TYPES, SimOptions
 from tests.sim.process import DispatcherProcess, Making
 from tests.sim.shortages import LONGEST_TOLD_S
 from tests.sim.store import VirtualStore
-from tests.sim.strangers import Strangers
 from tests.sim.timeline import Dice, Timeline
 from tests.sim.timers import WatchedTimers
 from tests.sim.trouble import Trouble
@@ -102,8 +102,10 @@ class World:
             dice_of=lambda number: Dice(options.seed, f"instance {number}"),
             destiny=destiny,
         )
-        self.strangers = Strangers(self.timeline, self.cloud, options)
-        self.conduct = Conduct(self.timeline, self.truth, self.hosts, self.strangers.foreign)
+        self.foreign_instances = ForeignInstances(self.timeline, self.cloud, options)
+        self.conduct = Conduct(
+            self.timeline, self.truth, self.hosts, self.foreign_instances.foreign
+        )
         self.trouble = Trouble(self)
         self.users = Users(
             timeline=self.timeline,
@@ -343,7 +345,7 @@ class World:
 
     def begin(self, safety_s: float) -> None:
         """Begin with strangers in the account, and with everything that is to happen."""
-        self.strangers.appear(self._appeared)
+        self.foreign_instances.appear(self._appeared)
         self._cloud_changed()
         self.users.begin(safety_s)
         self.trouble.begin(safety_s)
@@ -370,7 +372,7 @@ class World:
         self.store.faults = DispatcherFaults()
         self.cloud.faults = SimulatedFaults()
         limits = self.cloud.limits
-        limits.quota += len(self.strangers.foreign) if limits.quota else 0
+        limits.quota += len(self.foreign_instances.foreign) if limits.quota else 0
         limits.capacity, limits.shortages = {}, {}
         self.trouble.show_all()
         self.trouble.allow_all()
@@ -410,7 +412,7 @@ class World:
             self.process is not None
             and all(job.state.final for job in store.jobs.values())
             and not store.launches
-            and self.cloud.machines.keys() <= self.strangers.foreign
+            and self.cloud.machines.keys() <= self.foreign_instances.foreign
             and all(instance.gone_at is not None for instance in store.instances.values())
         )
 

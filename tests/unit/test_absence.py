@@ -20,13 +20,13 @@ from longshore.pool.messages import (
     DestroyInstance,
     FindFailed,
     FindInstance,
-    HeldUp,
     InstanceFound,
-    MovedOn,
     Probe,
     ProbeFailed,
     SessionLost,
     StartAttempt,
+    StoreRecovered,
+    StoreStalled,
 )
 from longshore.pool.model import IdleBehavior, PoolSettings
 from tests.rigs.engine import Rig, last_commands
@@ -220,14 +220,14 @@ def test_while_the_store_stands_still_silence_says_nothing() -> None:
     rig = running()
     rig.silent.add(Probe)
     drop_session(rig)
-    rig.send(HeldUp(since=rig.now))
+    rig.send(StoreStalled(since=rig.now))
     rig.advance(500)
     assert rig.attempts["c-1-1"].outcome is None
     rig.silent.clear()
     rig.unreachable.add("i-001")
     for probe in last_commands(rig, Probe)[-1:]:
         rig.probe_now(probe)
-    rig.send(MovedOn())
+    rig.send(StoreRecovered())
     rig.advance(170)
     assert rig.attempts["c-1-1"].outcome is None
     rig.advance(60)

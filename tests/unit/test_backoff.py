@@ -12,8 +12,8 @@ from longshore.drivers.errors import (
     QuotaError,
     RateLimitError,
 )
+from longshore.pool.backoff import CallDelay
 from longshore.pool.create_backoff import CreateBackoff
-from longshore.pool.delays import CallDelay
 from longshore.pool.holds import (
     EVERYTHING,
     CreateBlock,
@@ -65,14 +65,14 @@ class Cloud:
             now = end
         return lengths
 
-    def hindrance(self, type_name: str, now: float, *in_flight: str) -> CreateBlock | None:
+    def create_block(self, type_name: str, now: float, *in_flight: str) -> CreateBlock | None:
         flying = [TYPES[name] for name in in_flight]
 
         def tally(scope: Scope) -> InstanceCounts:
             coming = sum(self.holds.covers(scope, type_) for type_ in flying)
             return self.tally(scope, coming)
 
-        return self.holds.hindrance(
+        return self.holds.create_block(
             TYPES[type_name], in_flight=flying, unproven=False, tally=tally, now=now
         )
 
@@ -82,10 +82,10 @@ class Cloud:
         return found.number, found.is_trial
 
     def held_beside(self, *in_flight: str, now: float) -> list[str]:
-        return [name for name in TYPES if self.hindrance(name, now, *in_flight) is not None]
+        return [name for name in TYPES if self.create_block(name, now, *in_flight) is not None]
 
     def held(self, now: float) -> list[str]:
-        return [name for name in TYPES if self.hindrance(name, now) is not None]
+        return [name for name in TYPES if self.create_block(name, now) is not None]
 
 
 # ---- how far a hold reaches ----------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market(
     held = [
         n
         for n, t in types.items()
-        if holds.hindrance(
+        if holds.create_block(
             t, in_flight=(), unproven=False, tally=lambda _: InstanceCounts(there=1), now=1
         )
         is not None
@@ -131,11 +131,11 @@ def test_types_without_a_group_share_a_limit_of_their_own_whatever_their_market(
     assert held == ["t1", "t2", "spot", "own"]
 
 
-def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
+def test_a_create_block_says_what_when_and_whom_it_concerns() -> None:
     cloud = Cloud()
     cloud.instances = 8
     cloud.fail(QuotaError("32 vcpus at most"), at=10, began=9)
-    assert cloud.hindrance("t2", 11) == CreateBlock(
+    assert cloud.create_block("t2", 11) == CreateBlock(
         kind=CreateBlockKind.QUOTA,
         message="32 vcpus at most",
         until=100,
@@ -144,7 +144,7 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
         topic="quota QuotaError",
     )
     cloud.fail(RateLimitError("slow"), at=20, began=9, type_name="gpu")
-    found = cloud.hindrance("gpu", 20)
+    found = cloud.create_block("gpu", 20)
     assert found is not None
     assert (found.kind, found.until, found.everywhere) == (CreateBlockKind.OTHER, 21, True)
 
@@ -152,12 +152,12 @@ def test_a_hindrance_says_what_when_and_whom_it_concerns() -> None:
 def test_refused_credentials_say_what_to_mend_and_long_errors_are_cut() -> None:
     cloud = Cloud()
     cloud.fail(CloudAuthError("expired"), at=0, began=0)
-    found = cloud.hindrance("t1", 0.4)
+    found = cloud.create_block("t1", 0.4)
     assert found is not None
     assert "mend" in found.message
     assert "expired" in found.message
     cloud.fail(CapacityError("x" * 9999), at=0, began=0)
-    found = cloud.hindrance("t1", 1)
+    found = cloud.create_block("t1", 1)
     assert found is not None
     assert len(found.message) == 500
 
@@ -226,8 +226,8 @@ def test_a_success_elsewhere_says_nothing_of_a_type_that_was_short() -> None:
 def test_after_a_quarter_of_an_hour_of_quiet_all_is_forgotten() -> None:
     cloud = Cloud()
     cloud.fail_in_a_row(CapacityError("c"), 3)
-    assert cloud.hindrance("t1", 420 + 899, "t1") is not None, "still on trial"
-    assert cloud.hindrance("t1", 420 + 900, "t1") is None
+    assert cloud.create_block("t1", 420 + 899, "t1") is not None, "still on trial"
+    assert cloud.create_block("t1", 420 + 900, "t1") is None
     cloud.fail(CapacityError("c"), at=420 + 900, began=420 + 900)
     assert cloud.holds.next_end(1320) == 1320 + 60
 
@@ -295,7 +295,7 @@ def test_a_quota_that_refuses_one_alone_holds_what_is_as_large_and_nothing_small
     cloud = Cloud()
     cloud.fail(QuotaError("0"), at=0, began=0, type_name="t2")
     assert cloud.held(89.5) == ["t2"]
-    found = cloud.hindrance("t2", 1)
+    found = cloud.create_block("t2", 1)
     assert found is not None
     assert (found.kind, found.until) == (CreateBlockKind.NONE_ALLOWED, 90)
     assert cloud.held(90) == []
@@ -320,7 +320,7 @@ def test_what_has_just_left_may_be_counted_still() -> None:
     cloud.holds.instance_left(T2, 0)
     cloud.fail(QuotaError("q"), at=89, began=89, type_name="t2")
     assert cloud.held(90) == ["t1", "t2"]
-    found = cloud.hindrance("t2", 90)
+    found = cloud.create_block("t2", 90)
     assert found is not None
     assert found.kind is CreateBlockKind.QUOTA
     cloud.fail(QuotaError("q"), at=180, began=180, type_name="t2")
@@ -337,21 +337,21 @@ def test_when_a_hold_ends_one_create_is_tried_in_its_scope_until_one_succeeds() 
     assert cloud.holds.allowances(T1, tally=cloud.tally, now=59) == {}, "it is held"
     assert list(cloud.holds.allowances(T1, tally=cloud.tally, now=60)) == [scope]
     assert cloud.holds.allowances(GPU, tally=cloud.tally, now=60) == {}
-    assert cloud.hindrance("t1", 60) is None
-    found = cloud.hindrance("t1", 60, "t2")
+    assert cloud.create_block("t1", 60) is None
+    found = cloud.create_block("t1", 60, "t2")
     assert found is not None
     assert (found.kind, found.until) == (CreateBlockKind.CAPACITY, None)
-    assert cloud.hindrance("t1", 60, "gpu") is None, "another scope"
+    assert cloud.create_block("t1", 60, "gpu") is None, "another scope"
     cloud.holds.succeeded(T2, began_at=60)
     assert cloud.holds.allowances(T1, tally=cloud.tally, now=61) == {}
-    assert cloud.hindrance("t1", 61, "t2") is None
+    assert cloud.create_block("t1", 61, "t2") is None
 
 
 def test_a_trial_after_a_quota_is_no_quota() -> None:
     cloud = Cloud(grouped=False)
     cloud.instances = 1
     cloud.fail(QuotaError("q"), at=0, began=0)
-    found = cloud.hindrance("gpu", 90, "t1")
+    found = cloud.create_block("gpu", 90, "t1")
     assert found is not None
     assert (found.kind, found.until) == (CreateBlockKind.OTHER, None)
     assert "one create is being tried" in found.message
@@ -361,7 +361,7 @@ def test_useless_instances_hold_creates_for_longer_and_longer() -> None:
     cloud = Cloud()
     lengths, now = [], 0.0
     for count in range(2, 15):
-        cloud.holds.stillborn(count=count, why="no python", now=now)
+        cloud.holds.boot_failed(count=count, why="no python", now=now)
         end = cloud.holds.next_end(now)
         assert end is not None
         lengths.append(end - now)
@@ -372,8 +372,8 @@ def test_useless_instances_hold_creates_for_longer_and_longer() -> None:
 
 def test_what_a_useless_instance_says_of_itself_is_cut() -> None:
     cloud = Cloud()
-    cloud.holds.stillborn(count=2, why="x" * 4096, now=0)
-    hold = cloud.holds.of(HoldCause.STILLBORN, 0)
+    cloud.holds.boot_failed(count=2, why="x" * 4096, now=0)
+    hold = cloud.holds.of(HoldCause.BOOT_FAILURE, 0)
     assert hold is not None
     assert hold.reason.startswith("the last 2 instances were of no use: xxx")
     assert len(hold.reason) == 500, "every waiting container shows it"

@@ -7,7 +7,7 @@ import pytest
 from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
 from longshore.dispatcher.domain.messages import InstanceKillRequested
 from longshore.dispatcher.domain.views import ProblemKind
-from longshore.dispatcher.explain.health import STILLBORN_PROBLEM, cloud_problems
+from longshore.dispatcher.explain.health import BOOT_FAILURES_PROBLEM, cloud_problems
 from longshore.pool.boot_failures import PROVES_AFTER_S
 from longshore.pool.holds import HoldCause
 from longshore.pool.messages import (
@@ -70,8 +70,8 @@ def test_what_was_bought_together_is_one_mistake() -> None:
     for count in (2, 5):
         rig = bought_at_once(count)
         probed(rig, broken=count)
-        assert rig.engine.pool.stillborn == 2, "the others were there before it was known"
-        hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+        assert rig.engine.pool.boot_failures == 2, "the others were there before it was known"
+        hold = rig.engine.pool.holds.of(HoldCause.BOOT_FAILURE, rig.now)
         assert hold is not None
         held_s.append(hold.until - hold.since)
     assert held_s[0] == held_s[1] > 0
@@ -82,10 +82,10 @@ def test_the_first_attempt_that_runs_ends_the_hold() -> None:
     probed(rig, broken=3)
     states = sorted(rig.states().values())
     assert states.count("running") == 1
-    assert rig.engine.pool.stillborn == 2, "that it was started says little"
+    assert rig.engine.pool.boot_failures == 2, "that it was started says little"
     (live,) = (each for each in rig.attempts.values() if each.outcome is None)
     rig.exit(live.id)
-    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.boot_failures == 0
     assert rig.engine.pool.holds.active(rig.now) == []
     rig.advance(1)
     assert len(rig.created_types()) > 4, "creating goes on at once"
@@ -115,7 +115,7 @@ def test_useless_instances_bought_after_one_was_of_use_count_again() -> None:
     bought = len(rig.created_types())
     assert bought > 5
     probed(rig, broken=bought)
-    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    hold = rig.engine.pool.holds.of(HoldCause.BOOT_FAILURE, rig.now)
     assert hold is not None, "the hold that would have gone on says nothing of these"
 
 
@@ -129,9 +129,9 @@ def test_instances_that_vanish_while_they_boot_are_not_bought_without_end() -> N
         rig.advance(1)
     bought = len(rig.created_types())
     assert 2 < bought < 30, "half an hour, with a hold that doubles after each"
-    assert rig.engine.pool.stillborn >= bought - 1
+    assert rig.engine.pool.boot_failures >= bought - 1
     holds = rig.engine.pool.holds
-    while (hold := holds.of(HoldCause.STILLBORN, rig.now)) is None:
+    while (hold := holds.of(HoldCause.BOOT_FAILURE, rig.now)) is None:
         rig.cloud.clear()
         rig.advance(1)
     assert "it was gone before it was ready" in hold.reason
@@ -151,7 +151,7 @@ def test_an_instance_that_vanishes_once_it_was_ready_says_nothing_of_the_next() 
         rig.cloud.clear()
         rig.advance(60)
         assert rig.worker_states() == {}
-    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.boot_failures == 0
     assert len(rig.created_types()) == 3
 
 
@@ -165,7 +165,7 @@ def test_an_instance_that_an_admin_ends_while_it_boots_was_not_of_no_use() -> No
         rig.send(InstanceKillRequested(worker_id=f"i-00{number}", reason=""))
         rig.advance(60)
         assert rig.worker_states() == {}
-    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.boot_failures == 0
     assert len(rig.created_types()) == 3
 
 
@@ -195,7 +195,7 @@ def test_an_instance_that_was_of_use_to_an_earlier_process_says_nothing_of_the_n
     assert [worker.health.broken for worker in rig.engine.pool.workers.values()] == [
         "the disk is full"
     ] * 3
-    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.boot_failures == 0
 
 
 def test_an_older_instance_that_works_on_does_not_let_useless_ones_be_bought_without_end() -> None:
@@ -215,7 +215,7 @@ def test_an_older_instance_that_works_on_does_not_let_useless_ones_be_bought_wit
     )
     bought_together = rig.pool_settings.max_concurrent_creates
     assert len(rig.created_types()) < 2 * bought_together + 10
-    assert rig.engine.pool.stillborn > 2
+    assert rig.engine.pool.boot_failures > 2
 
 
 def test_the_first_start_on_an_instance_that_is_older_than_useless_ones_ends_no_hold() -> None:
@@ -231,8 +231,8 @@ def test_the_first_start_on_an_instance_that_is_older_than_useless_ones_ends_no_
     assert rig.worker_states()["i-001"] == "running"
     (live,) = (each for each in rig.attempts.values() if each.outcome is None)
     rig.exit(live.id)
-    assert rig.engine.pool.workers["i-001"].health.proven
-    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert rig.engine.pool.workers["i-001"].health.has_run
+    hold = rig.engine.pool.holds.of(HoldCause.BOOT_FAILURE, rig.now)
     assert hold is not None, "it was bought before whatever went wrong"
 
 
@@ -261,7 +261,7 @@ def test_instances_that_refuse_even_their_first_start_are_not_bought_without_end
             answered += 1
         rig.advance(5)
     assert 20 < len(rig.created_types()) <= 30, "half an hour, with a hold that doubles"
-    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    hold = rig.engine.pool.holds.of(HoldCause.BOOT_FAILURE, rig.now)
     assert hold is not None
     assert "where nothing else ran: no space left on device" in hold.reason
 
@@ -273,9 +273,9 @@ def test_all_first_starts_that_an_instance_refuses_make_it_one_of_no_use() -> No
     starts = last_commands(rig, StartAttempt)
     assert [start.worker_id for start in starts] == ["i-001"] * 4
     for start in starts:
-        assert rig.engine.pool.stillborn == 0, "another may yet run there"
+        assert rig.engine.pool.boot_failures == 0, "another may yet run there"
         refuse_start(rig, start)
-    assert rig.engine.pool.stillborn == 1
+    assert rig.engine.pool.boot_failures == 1
 
 
 def test_an_instance_that_is_overloaded_by_what_runs_there_is_of_use() -> None:
@@ -284,7 +284,10 @@ def test_an_instance_that_is_overloaded_by_what_runs_there_is_of_use() -> None:
     rig.silent.add(StartAttempt)
     rig.submit(make_container(2))
     refuse_start(rig, last_commands(rig, StartAttempt)[-1])
-    assert (rig.engine.pool.workers["i-001"].health.strikes, rig.engine.pool.stillborn) == (1, 0)
+    assert (rig.engine.pool.workers["i-001"].health.refusals, rig.engine.pool.boot_failures) == (
+        1,
+        0,
+    )
 
 
 NO_ENGINE = "podman: runc cannot set its limits"
@@ -306,10 +309,10 @@ def test_instances_on_which_nothing_can_run_are_not_bought_without_end(
         rig.advance(2)
     assert last_commands(rig, DestroyInstance), "a trial has found out"
     assert len(rig.created_types()) < 16, "five minutes, with a hold that doubles after each"
-    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    hold = rig.engine.pool.holds.of(HoldCause.BOOT_FAILURE, rig.now)
     assert hold is not None
     assert NO_ENGINE in hold.reason
-    assert rig.engine.pool.stillborn >= STILLBORN_PROBLEM
+    assert rig.engine.pool.boot_failures >= BOOT_FAILURES_PROBLEM
     boots = [
         each for each in cloud_problems(rig.view.pool, rig.now) if each.kind is ProblemKind.BOOTS
     ]
@@ -318,7 +321,7 @@ def test_instances_on_which_nothing_can_run_are_not_bought_without_end(
 
 def proven(rig: Rig) -> bool:
     """Return whether the first instance is known to be of use."""
-    return rig.engine.pool.workers["i-001"].health.proven
+    return rig.engine.pool.workers["i-001"].health.has_run
 
 
 def test_an_attempt_proves_its_instance_by_its_end_or_once_it_has_run_for_a_while() -> None:

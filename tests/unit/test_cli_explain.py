@@ -18,7 +18,7 @@ from longshore.dispatcher.domain.containers import Container, WaitReason
 from longshore.dispatcher.engine.view import Position
 from longshore.dispatcher.explain.estimate import Estimate
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
-from longshore.dispatcher.explain.limits_left import LimitUsage
+from longshore.dispatcher.explain.limit_usage import LimitUsage
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
     FilterCount,
     NodeSummary,
@@ -39,14 +39,14 @@ TYPES = (
         price_usd_per_hour=Decimal("0.05"),
         preemptible=False,
         rejections=("too small in memory", "label gpu=\x1b[31ma100 missing"),
-        hindrance="",
+        blocked_by="",
     ),
     TypeFeasibility(
         name="large",
         price_usd_per_hour=Decimal("0.19"),
         preemptible=True,
         rejections=(),
-        hindrance="at capacity until 2026-01-02T03:04:05Z: the region is out of " + "them " * 20,
+        blocked_by="at capacity until 2026-01-02T03:04:05Z: the region is out of " + "them " * 20,
     ),
 )
 HOLDS = (

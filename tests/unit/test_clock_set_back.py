@@ -48,7 +48,7 @@ def unanswered() -> Rig:
 def test_a_launch_that_came_to_nothing_is_hoped_for_no_longer_than_ever() -> None:
     rig = unanswered()
     set_back(rig)
-    assert len(rig.engine.pool.hoped_for()) == 1
+    assert len(rig.engine.pool.expected_launches()) == 1
     assert last_commands(rig, CreateInstance) == []
     rig.advance(15)
     assert len(last_commands(rig, CreateInstance)) == 1, "another one is asked for"
@@ -70,18 +70,18 @@ def test_the_first_listing_after_a_clock_was_set_forward_forgets_no_launch() -> 
     rig.now += SET_BACK_S
     rig.crash()
     assert token in rig.launches, "its instance may be too new to be listed"
-    assert len(rig.engine.pool.hoped_for()) == 1
+    assert len(rig.engine.pool.expected_launches()) == 1
 
 
 def test_an_early_sight_stands_for_a_launch_of_before() -> None:
     rig = unanswered()
     tags = ((CLUSTER_TAG, CLUSTER), (TYPE_TAG, "t1"))
     set_back(rig)
-    assert len(rig.engine.pool.hoped_for()) == 1
+    assert len(rig.engine.pool.expected_launches()) == 1
     rig.cloud["i-early"] = InstanceSeen(id="i-early", address="", tags=tags)
     rig.advance(3)
     assert rig.engine.pool.workers["i-early"].token == ""
-    assert rig.engine.pool.hoped_for() == []
+    assert rig.engine.pool.expected_launches() == []
 
 
 def test_a_launch_without_an_answer_leaks_since_the_start_and_not_since_the_future() -> None:

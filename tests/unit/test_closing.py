@@ -87,7 +87,7 @@ def test_an_end_is_on_record_before_what_is_decided_from_it_in_one_commit() -> N
     rig.exit(failed, code=3)
     write, *_ = [each for each in rig.uncommitted if each.changes]
     told = [
-        (each.attempt.id, each.attempt.outcome, each.attempt.ending)
+        (each.attempt.id, each.attempt.outcome, each.attempt.intended_outcome)
         if isinstance(each, SaveAttempt)
         else (each.container.id, each.container.state, each.container.exit_code)
         for each in write.changes

@@ -294,7 +294,7 @@ def test_starts_that_were_under_way_together_count_once_against_an_overloaded_in
                 message="full",
             )
         )
-    assert rig.engine.pool.workers["i-001"].health.strikes == 1
+    assert rig.engine.pool.workers["i-001"].health.refusals == 1
 
 
 def test_an_instance_that_stays_overloaded_is_drained() -> None:
@@ -323,7 +323,7 @@ def test_another_refusal_is_no_overload() -> None:
     rig.submit(make_container(3))
     refused(rig, code="spawn")
     assert rig.engine.concurrency.limit(rig.now) is None
-    assert rig.engine.pool.workers["i-001"].health.strikes == 1
+    assert rig.engine.pool.workers["i-001"].health.refusals == 1
     assert len(last_commands(rig, StartAttempt)) == 4, "it is tried again at once"
 
 

@@ -32,7 +32,7 @@ MERE_USERS = {
     FIELD: {
         "tests/fake_api_server.py": "goes with the last test that is served by a stand-in",
         "tests/unit/test_planner.py": "demands a price, for something else to be so",
-        "tests/unit/test_planner_guards.py": "the same",
+        "tests/unit/test_planner_edge_cases.py": "the same",
         "tests/unit/test_preemptible.py": "the same",
         "tests/unit/test_store_failures.py": "a row as an older version wrote it",
     },
@@ -50,7 +50,8 @@ MERE_USERS = {
         "tests/e2e/test_leaks.py": "a reason that is shown",
         "tests/unit/test_cli_config.py": "a setting that is wrong",
         "tests/unit/test_config.py": "the same",
-        "tests/unit/test_residents.py": "a reason that is shown",
+        "tests/unit/test_log_problem.py": "a reason that is shown",
+        "tests/unit/test_residents.py": "the same",
         "tests/unit/test_validation.py": "a setting that is wrong",
         "tools/soak.py": "in a sentence",
     },

@@ -27,7 +27,7 @@ from longshore.pool.holds import CreateBlockKind
 from longshore.pool.messages import DestroyInstance, Probe
 from longshore.pool.model import PoolSettings
 from tests.rigs.engine import Rig, last_commands
-from tests.rigs.planner import make_hindrance, make_limits, make_view
+from tests.rigs.planner import make_create_block, make_limits, make_view
 from tests.samples import make_container, make_type
 from tests.unit.test_spend import settings
 
@@ -62,9 +62,9 @@ def at_a_quota(number: int) -> Limits:
 
 
 def at_the_quota_of_a_group(number: int) -> Limits:
-    found = make_hindrance(CreateBlockKind.QUOTA, "no more", "t1", "t2", "t4")
+    found = make_create_block(CreateBlockKind.QUOTA, "no more", "t1", "t2", "t4")
     held = dict.fromkeys(("t1", "t2", "t4"), found)
-    return make_limits(instances=number, max_instances=99, hindrances=held)
+    return make_limits(instances=number, max_instances=99, create_blocks=held)
 
 
 def without_money(number: int) -> Limits:
@@ -72,7 +72,7 @@ def without_money(number: int) -> Limits:
         limits=SpendLimits(settings("0.7")),
         placement=Placement.PACKED,
         cluster=Decimal("0.7"),
-        by_holder={},
+        by_subject={},
     )
     return replace(make_limits(instances=number, max_instances=99), budget=budget)
 

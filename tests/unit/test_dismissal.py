@@ -21,9 +21,9 @@ from longshore.pool.messages import (
 )
 from longshore.pool.model import IdleBehavior, PoolAttempt, PoolSettings, Worker
 from longshore.pool.pool_events import (
-    AttemptDismissed,
     AttemptEnd,
     EndKind,
+    ResidentToldToEnd,
     WorkerChanged,
 )
 from longshore.pool.timers import TimerKind
@@ -44,7 +44,7 @@ def residents(
     return rig, worker
 
 
-def dismissed(*graces_s: float | None) -> tuple[PoolRig, Worker]:
+def with_residents_told_to_end(*graces_s: float | None) -> tuple[PoolRig, Worker]:
     """Return a rig whose i-1 is shut down since it is drained, and its residents are told."""
     rig, worker = residents(*graces_s)
     rig.behave(worker, IdleBehavior.DRAIN)
@@ -68,8 +68,8 @@ def kill(rig: PoolRig, reason: str) -> None:
 
 
 def ends(rig: PoolRig) -> list[tuple[str, bool]]:
-    """Return which attempts ended, and whether the pool had dismissed them."""
-    told = {each.attempt_id for each in rig.asked(AttemptDismissed)}
+    """Return which attempts ended, and whether the pool had told them to end."""
+    told = {each.attempt_id for each in rig.asked(ResidentToldToEnd)}
     return [(id_, id_ in told) for id_ in of_kind(rig, EndKind.EXITED)]
 
 
@@ -82,9 +82,9 @@ def of_kind(rig: PoolRig, kind: EndKind) -> list[str]:
 
 
 def test_residents_get_term_and_the_instance_is_destroyed_when_the_last_has_ended() -> None:
-    rig, worker = dismissed(None, None)
+    rig, worker = with_residents_told_to_end(None, None)
     assert rig.signals() == [("s-1", "TERM"), ("s-2", "TERM")]
-    assert [a.dismissed for a in rig.core.attempts_on("i-1")] == [True, True]
+    assert [a.told_to_end for a in rig.core.attempts_on("i-1")] == [True, True]
     rig.advance(3)
     rig.end(worker, "s-2")
     assert (destroyed(rig), worker.link.session_up) == (0, True)
@@ -94,13 +94,13 @@ def test_residents_get_term_and_the_instance_is_destroyed_when_the_last_has_ende
 
 
 def test_who_is_shut_down_is_told_of_at_once_and_why() -> None:
-    rig, _ = dismissed(None)
+    rig, _ = with_residents_told_to_end(None)
     told = rig.asked(WorkerChanged)[-1]
     assert (told.state, told.reason) == ("shutdown", "draining, and nothing runs there")
 
 
 def test_term_is_repeated_while_residents_are_waited_for() -> None:
-    rig, _ = dismissed(None)
+    rig, _ = with_residents_told_to_end(None)
     rig.advance(11)
     assert rig.signals() == [("s-1", "TERM")] * 3
 
@@ -118,7 +118,7 @@ def test_a_resident_that_is_ending_already_is_not_hastened_and_waited_for_too() 
 
 
 def test_the_last_words_of_a_resident_are_waited_for() -> None:
-    rig, worker = dismissed(None)
+    rig, worker = with_residents_told_to_end(None)
     rig.exit(worker, "s-1")
     assert (ends(rig), destroyed(rig)) == ([("s-1", True)], 0)
     rig.send(LogComplete(worker_id="i-1", attempt_id="s-1"))
@@ -126,7 +126,7 @@ def test_the_last_words_of_a_resident_are_waited_for() -> None:
 
 
 def test_an_exit_that_comes_after_the_wait_still_tells_that_the_pool_had_dismissed_it() -> None:
-    rig, worker = dismissed(None)
+    rig, worker = with_residents_told_to_end(None)
     rig.advance(TERM_TIMEOUT_S)
     rig.end(worker, "s-1")
     assert ends(rig) == [("s-1", True)]
@@ -162,7 +162,7 @@ def test_residents_have_the_longest_grace_of_them_but_no_more_than_all_get(
 
 
 def test_who_has_less_time_than_the_others_gets_kill_when_it_is_over() -> None:
-    rig, worker = dismissed(8.0, None)
+    rig, worker = with_residents_told_to_end(8.0, None)
     rig.advance(8)
     assert [each for each in rig.signals() if each[0] == "s-1"] == [
         ("s-1", "TERM"),
@@ -174,7 +174,7 @@ def test_who_has_less_time_than_the_others_gets_kill_when_it_is_over() -> None:
 
 
 def test_a_resident_that_survives_kill_is_waited_for_no_longer() -> None:
-    rig, worker = dismissed(0.0, None)
+    rig, worker = with_residents_told_to_end(0.0, None)
     rig.end(worker, "s-2")
     rig.advance(14)
     assert (rig.signals()[-1], destroyed(rig)) == (("s-1", "KILL"), 0)
@@ -194,7 +194,7 @@ def test_the_logs_of_others_have_had_their_time_already() -> None:
 
 
 def test_a_log_that_never_comes_is_waited_for_no_longer() -> None:
-    rig, worker = dismissed(20.0)
+    rig, worker = with_residents_told_to_end(20.0)
     rig.exit(worker, "s-1")
     rig.advance(19)
     assert destroyed(rig) == 0
@@ -203,7 +203,7 @@ def test_a_log_that_never_comes_is_waited_for_no_longer() -> None:
 
 
 def test_the_destroy_that_follows_is_repeated_and_signals_are_not() -> None:
-    rig, _ = dismissed(20.0)
+    rig, _ = with_residents_told_to_end(20.0)
     rig.advance(20)
     told = rig.signals()
     rig.advance(20)
@@ -211,7 +211,7 @@ def test_the_destroy_that_follows_is_repeated_and_signals_are_not() -> None:
 
 
 def test_who_never_ended_is_lost_with_its_instance() -> None:
-    rig, _ = dismissed(20.0)
+    rig, _ = with_residents_told_to_end(20.0)
     rig.advance(20)
     del rig.cloud["i-1"]
     rig.advance(5)
@@ -238,7 +238,7 @@ def test_without_a_session_nothing_is_waited_for() -> None:
 
 
 def test_a_session_that_is_lost_meanwhile_ends_the_wait() -> None:
-    rig, worker = dismissed(None)
+    rig, worker = with_residents_told_to_end(None)
     rig.advance(7)
     rig.lose_session(worker)
     assert (destroyed(rig), worker.link.session_up) == (1, False)
@@ -255,14 +255,14 @@ def test_a_kill_of_an_admin_waits_for_nobody() -> None:
 
 
 def test_a_kill_of_an_admin_ends_the_wait() -> None:
-    rig, worker = dismissed(None)
+    rig, worker = with_residents_told_to_end(None)
     kill(rig, "it costs")
     assert (destroyed(rig), worker.shutdown.reason) == (1, "an admin ended it: it costs")
     assert rig.asked(WorkerChanged)[-1].reason == "an admin ended it: it costs"
 
 
 def test_a_kill_of_what_is_being_destroyed_changes_nothing() -> None:
-    rig, worker = dismissed(None)
+    rig, worker = with_residents_told_to_end(None)
     rig.end(worker, "s-1")
     reason = worker.shutdown.reason
     kill(rig, "again")
@@ -316,7 +316,7 @@ def test_nothing_else_that_runs_there_is_waited_for() -> None:
 
 
 def starting() -> tuple[PoolRig, Worker, StartAttempt]:
-    """Return a rig as `dismissed` does, where the start of s-2 is not answered yet."""
+    """Return a rig as `with_residents_told_to_end` does; the start of s-2 is not answered yet."""
     rig, worker = residents(None)
     rig.silent.add(StartAttempt)
     rig.place(worker, "s-2", resident=True)
@@ -371,7 +371,7 @@ def test_a_probe_that_was_under_way_closes_no_session_that_is_in_use() -> None:
 
 
 def test_what_is_shut_down_cannot_be_held_back() -> None:
-    rig, worker = dismissed(20.0)
+    rig, worker = with_residents_told_to_end(20.0)
     tagged = len(rig.asked(SetTags))
     hold = BehaviorRequested(worker_id="i-1", behavior=IdleBehavior.HOLD)
     requests.carry_out(rig.core, hold, rig.now)
@@ -381,7 +381,7 @@ def test_what_is_shut_down_cannot_be_held_back() -> None:
 
 
 def test_while_residents_are_waited_for_nothing_is_expected_of_listings() -> None:
-    rig, worker = dismissed(None)
+    rig, worker = with_residents_told_to_end(None)
     rig.core.timers.set(TimerKind.LIST, "", rig.now)
     rig.settle()
     assert rig.core.timers.due(TimerKind.LIST, "") == rig.now + 60

@@ -192,7 +192,9 @@ def test_what_is_wanted_only_since_something_was_bought_is_tried_soon() -> None:
     rig.silent.add(CreateInstance)
     submit(rig, 1, essential(1), elastic(2), scale_up=True)
     assert rig.created_types() == ["t1", "t1"]
-    assert len(rig.engine.pool.hoped_for()) == 1, "the other may be the one that is there, and full"
+    assert len(rig.engine.pool.expected_launches()) == 1, (
+        "the other may be the one that is there, and full"
+    )
     rig.advance(4)
     assert len(rig.created_types()) == 2
     rig.advance(2)

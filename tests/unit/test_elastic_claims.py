@@ -15,7 +15,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.schedule import plan_elastic
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
 from longshore.drivers.interface import Resources
-from tests.rigs.elastic import RULES, elastic, essential, make_job, rooms_of, running, view_of
+from tests.rigs.elastic import RULES, elastic, essential, make_job, nodes_of, running, view_of
 from tests.samples import make_type
 
 
@@ -32,17 +32,17 @@ def view_with(
         ElasticNode(id=f"n-{number}", type=type_, free=type_.allocatable, kind=SlotKind.COMING)
         for number, type_ in enumerate(types, 1)
     )
-    return view_of(*jobs, rooms=rooms_of(made, jobs) + booting, settings=settings)
+    return view_of(*jobs, nodes=nodes_of(made, jobs) + booting, settings=settings)
 
 
 def booted(view: ElasticView, plan: ElasticPlan) -> ElasticView:
     """Return a view in which all instances are ready, and jobs keep what a plan kept for them."""
-    rooms = tuple(replace(room, kind=SlotKind.READY) for room in view.rooms)
+    nodes = tuple(replace(room, kind=SlotKind.READY) for room in view.nodes)
     jobs = tuple(
         replace(job, claims=tuple(p for p in plan.claims if p.job_id == job.id))
         for job in view.jobs
     )
-    return replace(view, rooms=rooms, jobs=jobs)
+    return replace(view, nodes=nodes, jobs=jobs)
 
 
 def wanted(plan: ElasticPlan) -> list[tuple[str, str, int]]:
@@ -107,7 +107,7 @@ def test_elastic_extras_are_not_created_twice_while_their_instance_is_on_its_way
     assert wanted(plan_elastic(view_with(job, coming=(4,)), 0.0)) == []
 
 
-def hope(job: int, index: int, on: str) -> MemberPlace:
+def soft_reservation(job: int, index: int, on: str) -> MemberPlace:
     return MemberPlace(job_id=f"j-{job}", component="w", index=index, instance_id=on)
 
 
@@ -127,10 +127,10 @@ def test_room_on_which_somebody_counts_is_for_those_before_him_where_nobody_lack
 ):
     view = view_with(*growing(needs=1, lacks=2), ready=(4, 1), coming=(2, 1))
     view = replace(view, types=(*view.types, make_type(8)))
-    hopes = (hope(2, 0, "n-1"), hope(2, 1, "n-1"))
-    plan = plan_elastic(replace(view, hopes=hopes), 0.0)
+    soft_reservations = (soft_reservation(2, 0, "n-1"), soft_reservation(2, 1, "n-1"))
+    plan = plan_elastic(replace(view, soft_reservations=soft_reservations), 0.0)
     assert wanted(plan) == [("j-2", "e", 1)]
-    assert [(each.job_id, each.instance_id) for each in plan.hopes] == [
+    assert [(each.job_id, each.instance_id) for each in plan.soft_reservations] == [
         ("j-1", "n-1"),
         ("j-2", "i-2"),
         ("j-2", "n-2"),
@@ -140,15 +140,17 @@ def test_room_on_which_somebody_counts_is_for_those_before_him_where_nobody_lack
 def test_who_counts_on_room_takes_no_place_that_those_before_him_may_have() -> None:
     view = view_with(*growing(needs=3, lacks=4), ready=(4, 2))
     view = replace(view, types=(*view.types, make_type(8)), containers_left=2)
-    hopes = (hope(2, 0, "i-2"), hope(2, 1, "i-2"))
-    assert wanted(plan_elastic(replace(view, hopes=hopes), 0.0)) == [("j-1", "w", 1)]
+    soft_reservations = (soft_reservation(2, 0, "i-2"), soft_reservation(2, 1, "i-2"))
+    assert wanted(plan_elastic(replace(view, soft_reservations=soft_reservations), 0.0)) == [
+        ("j-1", "w", 1)
+    ]
 
 
 def test_for_a_job_that_limits_never_let_begin_nothing_is_kept_in_part() -> None:
     large, small = make_job(1, essential(3)), make_job(2, essential(1, "f"))
     view = view_with(large, small, ready=(), coming=(2,), settings=ElasticSettings(backfill=True))
     assert {place.job_id for place in plan_elastic(view, 0.0).claims} == {"j-1"}
-    plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
+    plan = plan_elastic(replace(view, infeasible=frozenset({"j-1"})), 0.0)
     assert {place.job_id for place in plan.claims} == {"j-2"}
     assert wanted(plan) == [("j-1", "e", 1)], "what it lacks is told all the same"
 
@@ -159,7 +161,7 @@ def test_nothing_is_created_to_let_a_job_grow_before_what_it_needs_is_counted() 
     second = make_job(2, essential(1), elastic(2), scale_up=True)
     view = view_with(first, second, ready=(), coming=(2,))
     assert wanted(plan_elastic(view, 0.0)) == [("j-2", "e", 1), ("j-2", "w", 2)]
-    view = replace(view, beyond=frozenset({"j-1"}))
+    view = replace(view, infeasible=frozenset({"j-1"}))
     assert wanted(plan_elastic(view, 0.0)) == []
 
 
@@ -168,13 +170,13 @@ def test_nothing_is_created_to_let_a_job_grow_that_cannot_begin() -> None:
     view = replace(view_with(job, ready=(), coming=(1,)), containers_most=4)
     assert wanted(plan_elastic(view, 0.0)) == [("j-1", "e", 3), ("j-1", "w", 2)]
     assert wanted(plan_elastic(replace(view, containers_left=3), 0.0)) == []
-    plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
+    plan = plan_elastic(replace(view, infeasible=frozenset({"j-1"})), 0.0)
     assert wanted(plan) == [("j-1", "e", 3)]
 
 
 def test_a_job_that_limits_kept_from_beginning_has_all_kept_for_it_that_is_on_its_way() -> None:
     view = view_with(make_job(1, essential(2)), ready=(), coming=(2,))
-    plan = plan_elastic(replace(view, beyond=frozenset({"j-1"})), 0.0)
+    plan = plan_elastic(replace(view, infeasible=frozenset({"j-1"})), 0.0)
     assert [(place.component, place.index) for place in plan.claims] == [("e", 0), ("e", 1)]
     assert plan.demand == ()
 

@@ -161,7 +161,11 @@ def test_a_flexible_job_gives_elastic_containers_back_for_the_essential_ones_of_
     submit(rig, 1, essential(1), elastic(3))
     assert running(rig, 1) == {"e": 1, "w": 3}
     submit(rig, 2, essential(3, "f"))
-    going = [n for n in (1001, 1002, 1003) if rig.attempts[attempt_of(rig, n)].ending is not None]
+    going = [
+        n
+        for n in (1001, 1002, 1003)
+        if rig.attempts[attempt_of(rig, n)].intended_outcome is not None
+    ]
     assert going == [1002, 1003]
     assert running(rig, 2) == {"f": 1}
     rig.exit(attempt_of(rig, 1002), code=143)
@@ -195,7 +199,7 @@ def test_a_malleable_job_gives_nothing_back() -> None:
     submit(rig, 2, essential(2, "f"))
     assert running(rig, 1) == {"e": 1, "w": 1}
     assert running(rig, 2) == {}
-    assert rig.attempts[attempt_of(rig, 1001)].ending is None
+    assert rig.attempts[attempt_of(rig, 1001)].intended_outcome is None
 
 
 def test_a_rigid_job_starts_with_all_of_its_containers_or_none() -> None:
@@ -223,7 +227,7 @@ def test_an_essential_start_that_fails_for_the_moment_stops_the_rest_and_is_trie
     rig.start_now(first)
     refuse(rig, code="busy", message="not now")
     assert second.order.container_id == "c-1001"
-    assert rig.attempts[attempt_of(rig, 1000)].ending is not None
+    assert rig.attempts[attempt_of(rig, 1000)].intended_outcome is not None
     why = rig.engine.why_waiting("c-1001")
     assert why is not None
     assert why.code == "ending"

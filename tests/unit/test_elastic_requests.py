@@ -46,7 +46,7 @@ def test_a_job_that_is_cancelled_while_it_runs_ends_when_all_of_it_has() -> None
     rig.exit(attempt_of(rig, 1000), code=143)
     assert state_of(rig) == "cancelled: cancelled"
     assert set(rig.states().values()) == {"cancelled"}
-    assert rig.engine.workloads.elastic.kept == {}
+    assert rig.engine.workloads.elastic.reservations == {}
 
 
 def test_an_elastic_container_that_is_cancelled_is_gone_for_good_and_its_job_goes_on() -> None:
@@ -74,7 +74,7 @@ def test_an_essential_container_that_is_cancelled_while_it_runs_fails_the_job() 
     submit(rig, 1, essential(2), elastic(1))
     rig.cancel("c-1001")
     rig.exit(attempt_of(rig, 1001), code=143)
-    assert rig.attempts[attempt_of(rig, 1000)].ending is not None
+    assert rig.attempts[attempt_of(rig, 1000)].intended_outcome is not None
     rig.exit(attempt_of(rig, 1000), code=143)
     rig.exit(attempt_of(rig, 1002), code=143)
     assert state_of(rig) == "failed: essential e was cancelled"
@@ -164,7 +164,7 @@ def test_who_is_held_while_it_waits_for_its_turn_gives_its_room_to_others() -> N
     rig = rig_of(3)
     submit(rig, 1, essential(1), elastic(1))
     submit(rig, 2, essential(1, "f", cpus=2))
-    assert rig.attempts[attempt_of(rig, 1001)].ending is not None
+    assert rig.attempts[attempt_of(rig, 1001)].intended_outcome is not None
     rig.hold_job("j-2", held=True)
     rig.exit(attempt_of(rig, 1001), code=143)
     assert running(rig, 2) == {}

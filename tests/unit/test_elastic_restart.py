@@ -78,7 +78,7 @@ def test_the_end_of_an_essential_container_and_that_of_its_job_are_one_commit(
     if crash:
         rig.crash()
     for number in (1000, 1002, 1003):
-        assert rig.attempts[attempt_of(rig, number)].ending is not None
+        assert rig.attempts[attempt_of(rig, number)].intended_outcome is not None
         rig.exit(attempt_of(rig, number), code=0)
     assert state_of(rig) == "failed: essential e exited with 7"
     assert rig.jobs["j-1"].exit_code == 7

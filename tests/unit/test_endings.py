@@ -15,7 +15,7 @@ from longshore.dispatcher.domain.containers import (
     StopReason,
 )
 from longshore.dispatcher.domain.messages import SaveAttempt
-from longshore.dispatcher.scheduler.system.apply import ending_for
+from longshore.dispatcher.scheduler.system.apply import stop_reason_of
 from longshore.dispatcher.scheduler.system.model import RemovalCause, Stop
 from longshore.dispatcher.state.attempt_end import in_words, is_eviction, reason_of
 from longshore.dispatcher.store import schema, sqlite
@@ -79,7 +79,7 @@ def test_only_who_makes_way_for_others_has_less_time_to_end() -> None:
 @pytest.mark.parametrize("cause", RemovalCause)
 def test_what_a_plan_stops_ends_for_the_cause_of_that_name(cause: RemovalCause) -> None:
     stop = Stop(job_id="j-1", instance_id="i-1", attempt_id="a-1", cause=cause, mismatch="foo")
-    told = ending_for(stop)
+    told = stop_reason_of(stop)
     assert told.cause.value == cause.value
     assert (told.of, told.detail) == ("", "foo" if cause is RemovalCause.NO_MATCH else "")
 
@@ -92,7 +92,7 @@ def test_the_store_gives_back_what_it_was_given(tmp_path: Path, value: StopReaso
     store = Store.open(url_in(tmp_path))
     one = container(1)
     insert(store, one)
-    tried = attempt(one, ending=AttemptOutcome.PREEMPTED, ending_for=value)
+    tried = attempt(one, intended_outcome=AttemptOutcome.PREEMPTED, stop_reason=value)
     store.write([SaveAttempt(attempt=tried)]).result(30)
     found = store.container(one.id)
     assert found is not None
@@ -127,7 +127,7 @@ def test_what_the_seventh_schema_said_in_words_is_understood(tmp_path: Path) -> 
     old_store(tmp_path, "", *(said for said, *_ in TOLD))
     store = Store.open(url_in(tmp_path))
     (known,) = store.recover().containers
-    assert [each.ending_for for each in known.attempts] == [NO_STOP, *VALUES]
+    assert [each.stop_reason for each in known.attempts] == [NO_STOP, *VALUES]
     store.close()
 
 

@@ -208,7 +208,7 @@ def test_a_shortage_is_a_hold_with_its_end_and_the_estimate_begins_there() -> No
     assert found.reason is not None
     assert found.reason.code == "at_capacity"
     assert [(hold.cause.value, hold.until) for hold in found.holds] == [("capacity", 1060.0)]
-    assert found.types[0].hindrance == "at capacity until 1970-01-01T00:17:40Z: none left"
+    assert found.types[0].blocked_by == "at capacity until 1970-01-01T00:17:40Z: none left"
     assert (found.estimate.earliest_s, found.estimate.latest_s) == (60.0, None)
     rig.advance(20)
     assert waiting(rig, "c-1").estimate.earliest_s == pytest.approx(40.0)

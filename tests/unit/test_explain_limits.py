@@ -28,7 +28,7 @@ def test_the_limit_that_blocks_is_told_and_no_type_is_plainly_possible() -> None
     rig.advance(30)
     assert blocking(rig, "c-2") == ["max_containers"]
     found = waiting(rig, "c-2")
-    assert found.types[0].hindrance == "max_containers of 1 allows none now"
+    assert found.types[0].blocked_by == "max_containers of 1 allows none now"
     assert found.estimate.basis.startswith("another container must end first")
 
 
@@ -40,7 +40,7 @@ def test_what_is_spent_on_instances_that_are_missing_after_a_restart_is_used() -
     limits = {each.name: each.used for each in waiting(rig, "c-2").limits}
     assert rig.engine.scheduling.spend is not None
     assert limits["max_hourly_spend"] == float(rig.engine.scheduling.spend.total) == 0.4
-    assert waiting(rig, "c-2").types[0].hindrance == "max_hourly_spend of 0.7 allows none now"
+    assert waiting(rig, "c-2").types[0].blocked_by == "max_hourly_spend of 0.7 allows none now"
     rig.advance(30)
     assert blocking(rig, "c-2") == ["max_hourly_spend"]
 

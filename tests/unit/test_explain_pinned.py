@@ -44,7 +44,7 @@ def test_a_type_that_takes_what_is_for_its_instance_is_told_without_what_hinders
     rig.submit_daemon(daemon(priority=400))
     (own,) = rig.of_job("j-1")
     found = waiting(rig, own.id)
-    assert [(each.name, each.rejections, each.hindrance) for each in found.types] == [
+    assert [(each.name, each.rejections, each.blocked_by) for each in found.types] == [
         ("t1", (), "")
     ]
     assert [(fate.cause, fate.count) for fate in found.instances.fates] == [("exhausted", 1)]
@@ -98,7 +98,7 @@ def test_room_that_is_kept_for_a_daemon_itself_is_room_for_it() -> None:
         (own,) = rig.of_job("j-1")
         rig.exit(own.attempts[-1].id, code=1)
     (own,) = rig.of_job("j-1")
-    assert rig.engine.per_instance.kept
+    assert rig.engine.per_instance.reservations
     found = waiting(rig, own.id)
     assert found.reason is not None
     assert found.reason.code not in {"no_room", "too_small"}

@@ -41,7 +41,7 @@ def key(number: int = 1) -> ClassKey:
     return ClassKey(resources=Resources(cpu_millis=number), constraints=Constraints())
 
 
-def hindrance(topic: str, *, until: float) -> CreateBlock:
+def create_block(topic: str, *, until: float) -> CreateBlock:
     return CreateBlock(
         kind=CreateBlockKind.OTHER,
         message=f"{topic} until {until}",
@@ -58,8 +58,8 @@ def told(kept: History, container: Container) -> list[HistoryEvent]:
 
 def test_a_reason_is_kept_when_it_becomes_another_and_not_when_a_number_in_it_does() -> None:
     kept = History()
-    short = [hindrance("capacity", until=until) for until in (9.0, 19.0)]
-    other = hindrance("rate_limit", until=9.0)
+    short = [create_block("capacity", until=until) for until in (9.0, 19.0)]
+    other = create_block("rate_limit", until=9.0)
     for at, reason in (
         (1.0, behind("c-1", full(3))),
         (2.0, behind("c-2", full(4))),

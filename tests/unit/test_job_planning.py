@@ -175,7 +175,7 @@ def test_who_makes_way_for_a_batch_job_is_named() -> None:
     *_, step = plan.steps
     assert (step.instance_id, step.action) == ("i-001", "preempt")
     assert step.detail == "c-1-1 must make way for it"
-    assert rig.attempts["c-1-1"].ending is None
+    assert rig.attempts["c-1-1"].intended_outcome is None
 
 
 def test_what_is_created_for_others_is_no_part_of_a_plan() -> None:

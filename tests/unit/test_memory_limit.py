@@ -98,6 +98,6 @@ def test_the_specifications_of_templates_count_as_long_as_these_are_there() -> N
     registry.revise(replace(template, tasks=(longer,)))
     assert registry.templates_bytes == spec_bytes(longer.spec)
     registry.cancel(template.id)
-    registry.turn(template.created_at + 1)
+    registry.drain_changes(template.created_at + 1)
     assert template.id not in registry
     assert registry.templates_bytes == 0

@@ -15,7 +15,7 @@ def waiting(rig: Rig, name: str = "containers_waiting") -> dict[str, float]:
     return {
         labels[0][1]: number
         for (sample, labels), number in samples(rig).items()
-        if sample == f"longshore_placer_{name}"
+        if sample == f"longshore_scheduler_{name}"
     }
 
 

@@ -96,7 +96,7 @@ def test_who_is_evicted_waits_again_knows_for_whom_and_loses_no_retry() -> None:
     victim = rig.engine.table.containers["c-1"]
     assert rig.states()["c-1"] == "queued"
     (attempt,) = victim.attempts
-    assert attempt.ending_for == StopReason(cause=StopCause.FOR_JOB, of="j-1")
+    assert attempt.stop_reason == StopReason(cause=StopCause.FOR_JOB, of="j-1")
     assert attempt.reason is not None
     assert (attempt.reason.code, attempt.reason.message) == ("preempted", "it made way for j-1")
     rig.cancel_job("j-1")
@@ -117,7 +117,7 @@ def test_batch_containers_never_evict_those_of_per_instance_jobs(type_: JobType)
     ((attempt_id, _),) = rig.starts()
     rig.submit(make_container(1, priority=950), make_container(2, priority=1000))
     rig.advance(600)
-    assert rig.attempts[attempt_id].ending is None
+    assert rig.attempts[attempt_id].intended_outcome is None
     assert [rig.states()[each] for each in ("c-1", "c-2")] == ["queued", "running"]
 
 
@@ -129,7 +129,10 @@ def test_what_is_left_of_new_instances_follows_whatever_becomes_of_the_jobs() ->
 
     def left() -> list[int]:
         types = (rig.types["t4"], rig.types["t8"])
-        return [rig.engine.new_instances.left_of(type_).allocatable.cpu_millis for type_ in types]
+        return [
+            rig.engine.new_instances.allocatable_left(type_).allocatable.cpu_millis
+            for type_ in types
+        ]
 
     assert left() == [4000, 8000]
     rig.submit_daemon(daemon(cpus=500))
@@ -202,12 +205,12 @@ def test_of_an_exclusive_instance_a_daemon_costs_its_user_what_it_takes_and_not_
     rig.join()
     rig.submit_daemon(daemon(cpus=200))
     ((attempt_id, _),) = rig.starts()
-    assert rig.engine.table.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
+    assert rig.engine.table.spend.by_subject == {SpendSubject("user", "ann"): Decimal("0.02")}
     rig.advance(1800)
     rig.exit(attempt_id)
     (container,) = rig.of_job("j-1")
     assert container.cost_usd == Decimal("0.01")
-    assert rig.engine.table.spend.by_holder == {SpendSubject("user", "ann"): Decimal("0.02")}
+    assert rig.engine.table.spend.by_subject == {SpendSubject("user", "ann"): Decimal("0.02")}
 
 
 def test_who_may_spend_no_more_gets_daemons_all_the_same_since_they_create_nothing() -> None:

@@ -160,7 +160,7 @@ def test_three_of_lower_priority_are_evicted_and_the_last_stays() -> None:
     outcomes = {a.container_id: a for a in rig.attempts.values() if a.outcome is not None}
     assert sorted(outcomes) == ["c-1", "c-2", "c-3"]
     assert {a.outcome.value for a in outcomes.values() if a.outcome} == {"preempted"}
-    assert {a.ending_for for a in outcomes.values()} == {
+    assert {a.stop_reason for a in outcomes.values()} == {
         StopReason(cause=StopCause.FOR_JOB, of="j-1")
     }
     (container,) = rig.of_job("j-1")
@@ -292,7 +292,7 @@ def test_who_ends_with_its_instance_has_not_failed_also_after_a_crash(crash: boo
     ((attempt_id, where),) = rig.starts()
     rig.deaf = True
     rig.advance(61)
-    assert rig.attempts[attempt_id].ending is AttemptOutcome.CANCELLED, "it is journalled"
+    assert rig.attempts[attempt_id].intended_outcome is AttemptOutcome.CANCELLED, "it is journalled"
     if crash:
         rig.crash()
     rig.terminated(where, attempt_id)

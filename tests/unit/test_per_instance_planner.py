@@ -47,7 +47,7 @@ def test_of_two_attempts_in_one_place_the_later_revision_stays() -> None:
     made = running(1)
     first = made.attempts()["i-01"]
     made.revise(env=ENV)
-    made.tenants["a-0"] = replace(first, id="a-0", job=made.jobs["j-1"])
+    made.all_attempts["a-0"] = replace(first, id="a-0", job=made.jobs["j-1"])
     steps = made.plan().steps
     assert [(type(step), getattr(step, "attempt_id", "")) for step in steps] == [
         (Stop, first.id),

@@ -15,7 +15,7 @@ def cpus(millis: int) -> Resources:
     return Resources(cpu_millis=millis)
 
 
-def room(free_millis: int, *, sharers: int = 0) -> SystemCapacity:
+def room(free_millis: int, *, on_shared_cpu: int = 0) -> SystemCapacity:
     """Return an instance on which so much is free, and nobody is being ended."""
     return SystemCapacity.of(
         Host(
@@ -23,7 +23,7 @@ def room(free_millis: int, *, sharers: int = 0) -> SystemCapacity:
             type=make_type(4),
             free=cpus(free_millis),
             joined_at=0.0,
-            sharers=sharers,
+            on_shared_cpu=on_shared_cpu,
         )
     )
 
@@ -66,8 +66,8 @@ def test_a_shared_cpu_stays_held_when_others_take_cpus_of_their_own() -> None:
     assert held.reserved.cpu_millis == 1000
 
 
-def test_nobody_joins_a_cpu_that_its_last_sharer_leaves_for_room_of_its_own() -> None:
-    held = room(0, sharers=1)
+def test_nobody_joins_a_cpu_that_its_last_one_leaves_for_room_of_its_own() -> None:
+    held = room(0, on_shared_cpu=1)
     held.hold(cpus(1000), [SHARED])
     assert not held.fits_now(SHARED)
 

@@ -97,7 +97,7 @@ def test_a_quota_of_one_type_is_a_group_of_its_own() -> None:
         holds.failed(types[name], error, began_at=0.0, tally=one_each, now=0.0)
     bounds = replace(
         limits(),
-        hindrance=lambda type_: holds.hindrance(
+        create_block=lambda type_: holds.create_block(
             type_, in_flight=(), unproven=False, tally=one_each, now=1.0
         ),
     )

@@ -12,7 +12,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan
 from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import EVERYTHING, CreateBlock, CreateBlockKind, Scope
-from tests.rigs.planner import make_hindrance, make_limits, make_view
+from tests.rigs.planner import make_create_block, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 T1, T2, T4, T8 = (make_type(n) for n in (1, 2, 4, 8))
@@ -59,9 +59,9 @@ def limits(instances: int, /, max_instances: int = 100, **more: object) -> Limit
 
 
 def of_group(message: str, *names: str) -> dict[str, CreateBlock]:
-    """Return one quota hindrance that several types share."""
-    hindrance = make_hindrance(QUOTA, message, *names)
-    return dict.fromkeys(names, hindrance)
+    """Return one create block of a quota that several types share."""
+    create_block = make_create_block(QUOTA, message, *names)
+    return dict.fromkeys(names, create_block)
 
 
 def codes(decided: Plan) -> list[str]:
@@ -77,7 +77,7 @@ def placed(decided: Plan) -> dict[str, str]:
 
 def test_a_quota_of_one_group_stops_what_needs_it_and_nothing_else() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 4, only("gpu")), (3, 1, only("t1")))
-    held = limits(0, hindrances=of_group("32 vcpus at most", "t1", "t2", "t4"))
+    held = limits(0, create_blocks=of_group("32 vcpus at most", "t1", "t2", "t4"))
     decided = decide(queue, limits=held)
     assert [s.type.name for s in decided.creates] == ["gpu"]
     assert codes(decided) == ["at_quota", "behind"]
@@ -89,7 +89,7 @@ def test_a_quota_of_one_group_stops_what_needs_it_and_nothing_else() -> None:
 
 def test_another_type_that_is_free_is_taken_instead_though_it_is_dearer() -> None:
     queue = queue_of((9, 4, only("t4", "gpu")))
-    decided = decide(queue, limits=limits(0, hindrances=of_group("q", "t1", "t2", "t4")))
+    decided = decide(queue, limits=limits(0, create_blocks=of_group("q", "t1", "t2", "t4")))
     assert [s.type.name for s in decided.creates] == ["gpu"]
     assert decided.next_in_line == []
 
@@ -97,7 +97,7 @@ def test_another_type_that_is_free_is_taken_instead_though_it_is_dearer() -> Non
 def test_what_is_below_gets_no_room_in_that_group_and_an_idle_worker_of_it_goes() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 1, only("t1")), (3, 1, only("t1", "gpu")))
     slots = [slot("b", T1), slot("a", T1), slot("c", T2, used=1), slot("g", GPU)]
-    decided = decide(queue, *slots, limits=limits(4, hindrances=of_group("q", "t1", "t2", "t4")))
+    decided = decide(queue, *slots, limits=limits(4, create_blocks=of_group("q", "t1", "t2", "t4")))
     assert placed(decided) == {"c-3": "g"}
     assert decided.unwanted == ["a"], "c-2 may have the other one when c-1 has its place"
     assert codes(decided) == ["at_quota", "behind"]
@@ -106,7 +106,10 @@ def test_what_is_below_gets_no_room_in_that_group_and_an_idle_worker_of_it_goes(
 def test_what_was_mapped_before_keeps_its_worker() -> None:
     queue = queue_of((9, 1, only("t1")), (5, 4, only("t4")), (3, 1, only("t1")))
     decided = decide(
-        queue, slot("a", T1), slot("b", T1), limits=limits(2, hindrances=of_group("q", "t1", "t4"))
+        queue,
+        slot("a", T1),
+        slot("b", T1),
+        limits=limits(2, create_blocks=of_group("q", "t1", "t4")),
     )
     assert placed(decided) == {"c-1": "a"}
     assert decided.unwanted == ["b"]
@@ -115,7 +118,7 @@ def test_what_was_mapped_before_keeps_its_worker() -> None:
 def test_two_groups_at_quota_have_a_next_in_line_each() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 4, only("gpu")), (3, 2, only("gpu")))
     held = of_group("standard", "t1", "t2", "t4") | of_group("gpus", "gpu")
-    decided = decide(queue, limits=limits(0, hindrances=held))
+    decided = decide(queue, limits=limits(0, create_blocks=held))
     assert decided.next_in_line == ["c-1", "c-2"]
     assert codes(decided) == ["at_quota", "at_quota", "behind"]
     assert "behind c-2" in list(decided.waiting.values())[2].message
@@ -123,8 +126,8 @@ def test_two_groups_at_quota_have_a_next_in_line_each() -> None:
 
 def test_a_short_type_beside_one_at_quota_makes_no_second_next_in_line() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 4, only("t4", "gpu")))
-    held = of_group("q", "t4") | {"gpu": make_hindrance(CAPACITY, "none left", "gpu")}
-    decided = decide(queue, limits=limits(0, hindrances=held))
+    held = of_group("q", "t4") | {"gpu": make_create_block(CAPACITY, "none left", "gpu")}
+    decided = decide(queue, limits=limits(0, create_blocks=held))
     assert decided.next_in_line == ["c-1"]
     assert codes(decided) == ["at_quota", "behind"]
 
@@ -140,7 +143,7 @@ def test_a_quota_that_covers_every_type_stops_all_below() -> None:
 
 def test_max_instances_stops_all_below_though_a_group_is_at_quota_too() -> None:
     queue = queue_of((9, 4, only("t4")), (5, 4, only("gpu")))
-    held = limits(1, 1, hindrances=of_group("q", "t4"))
+    held = limits(1, 1, create_blocks=of_group("q", "t4"))
     decided = decide(queue, slot("g", GPU), limits=held)
     assert decided.stopped
     assert placed(decided) == {}
@@ -165,7 +168,7 @@ def test_the_same_within_the_quota_of_a_group() -> None:
         queue,
         slot("a", T4),
         slot("b", T4, used=1),
-        limits=limits(2, hindrances=of_group("q", "t4")),
+        limits=limits(2, create_blocks=of_group("q", "t4")),
     )
     assert len(decided.places) == 7
     assert decided.next_in_line == ["c-8"]
@@ -183,7 +186,7 @@ def test_what_is_short_is_passed_over_for_the_next_cheapest_and_then_skipped() -
 
 
 def test_one_create_is_tried_in_a_scope_on_trial_and_the_rest_waits_for_it() -> None:
-    trial = {EVERYTHING: make_hindrance(CreateBlockKind.OTHER, "one is being tried", until=None)}
+    trial = {EVERYTHING: make_create_block(CreateBlockKind.OTHER, "one is being tried", until=None)}
     queue = queue_of((9, 4, only("t4")), (5, 4, only("t4")), (3, 4, only("gpu")))
     decided = decide(queue, limits=limits(0, trials={"t4": trial, "gpu": trial}))
     assert [s.type.name for s in decided.creates] == ["t4"]
@@ -192,7 +195,7 @@ def test_one_create_is_tried_in_a_scope_on_trial_and_the_rest_waits_for_it() -> 
 
 
 def test_a_trial_of_one_type_lets_others_be_created_freely() -> None:
-    short = make_hindrance(CAPACITY, "none", "t1", until=None)
+    short = make_create_block(CAPACITY, "none", "t1", until=None)
     trial = {Scope(type_name="t1"): short}
     queue = queue_of((9, 1, only("t1")), (5, 1, only("t1")), (4, 4, only("t4", "gpu")))
     decided = decide(queue, limits=limits(0, trials={"t1": trial}))
@@ -204,7 +207,7 @@ def test_a_trial_of_one_type_lets_others_be_created_freely() -> None:
 
 
 def test_what_can_go_elsewhere_leaves_the_one_on_trial_to_those_that_cannot() -> None:
-    short = make_hindrance(CAPACITY, "none", "t1", until=None)
+    short = make_create_block(CAPACITY, "none", "t1", until=None)
     trial = {Scope(type_name="t1"): short}
     queue = queue_of((9, 1, only("t1", "gpu")), (5, 1, only("t1")))
     decided = decide(queue, limits=limits(0, trials={"t1": trial}))
@@ -213,8 +216,8 @@ def test_what_can_go_elsewhere_leaves_the_one_on_trial_to_those_that_cannot() ->
 
 
 def test_a_create_under_way_on_trial_hinders_all_of_its_scope() -> None:
-    flying = make_hindrance(CreateBlockKind.OTHER, "one is being tried", "t4", until=None)
-    decided = decide(queue_of((9, 4, only("t4"))), limits=limits(0, hindrances={"t4": flying}))
+    flying = make_create_block(CreateBlockKind.OTHER, "one is being tried", "t4", until=None)
+    decided = decide(queue_of((9, 4, only("t4"))), limits=limits(0, create_blocks={"t4": flying}))
     assert decided.creates == []
     assert codes(decided) == ["creating"]
 
@@ -238,18 +241,19 @@ def test_who_waits_for_a_hold_is_told_when_the_first_of_its_types_is_tried_again
         (CAPACITY, "the cloud is short of t1, t2, t4; tried again at 2023-11-15T19:15:10Z"),
     ):
         held = {
-            name: make_hindrance(kind, f"of {name}", name, until=end) for name, end in ends.items()
+            name: make_create_block(kind, f"of {name}", name, until=end)
+            for name, end in ends.items()
         }
-        decided = decide(queue_of((9, 1, only(*ends))), limits=limits(0, hindrances=held))
+        decided = decide(queue_of((9, 1, only(*ends))), limits=limits(0, create_blocks=held))
         assert [reason.message for reason in decided.waiting.values()] == [message]
 
 
 def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
     held = {
-        "t1": make_hindrance(QUOTA, "8 at most", "t1", until=EVENING),
-        "t2": make_hindrance(CreateBlockKind.OTHER, "slow down", "t2", until=EVENING + 5),
+        "t1": make_create_block(QUOTA, "8 at most", "t1", until=EVENING),
+        "t2": make_create_block(CreateBlockKind.OTHER, "slow down", "t2", until=EVENING + 5),
     }
-    decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
+    decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, create_blocks=held))
     assert codes(decided) == ["creates_held"]
     (reason,) = decided.waiting.values()
     assert reason.message == "no creates before 2023-11-15T19:15:15Z: slow down"
@@ -258,10 +262,10 @@ def test_what_ends_before_a_quota_does_is_told_with_its_own_end() -> None:
 def test_a_type_that_is_being_tried_is_told_of_before_those_that_are_held() -> None:
     for kind in (QUOTA, CreateBlockKind.OTHER):
         held = {
-            "t1": make_hindrance(kind, "8 at most", "t1", until=EVENING),
-            "t2": make_hindrance(kind, "one create is being tried", "t2", until=None),
+            "t1": make_create_block(kind, "8 at most", "t1", until=EVENING),
+            "t2": make_create_block(kind, "one create is being tried", "t2", until=None),
         }
-        decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, hindrances=held))
+        decided = decide(queue_of((9, 1, only("t1", "t2"))), limits=limits(0, create_blocks=held))
         assert codes(decided) == ["creating"]
         (reason,) = decided.waiting.values()
         assert reason.message == "one create is being tried"

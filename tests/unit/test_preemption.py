@@ -17,16 +17,16 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     victims,
 )
 from longshore.drivers.interface import Resources
-from tests.rigs.preemption import amounts, evicted, occupied, tenant
+from tests.rigs.preemption import amounts, evicted, occupied, running
 
 GIB = 2**30
 MIB = 2**20
 
 SCENARIO = (
-    tenant("a", 200, amounts(512)),
-    tenant("b", 200, amounts(512)),
-    tenant("c", 400, amounts(1024)),
-    tenant("d", 1000, amounts(1024)),
+    running("a", 200, amounts(512)),
+    running("b", 200, amounts(512)),
+    running("c", 400, amounts(1024)),
+    running("d", 1000, amounts(1024)),
 )
 
 
@@ -39,11 +39,11 @@ def test_3072_shares_with_p200_p200_p400_p1000_and_a_system_p1000_that_asks_1948
     ("gap", "expected"), [(99, []), (100, ["v"]), (101, ["v"]), (0, []), (-100, [])]
 )
 def test_a_victim_99_below_is_never_taken_100_below_may_be(gap: int, expected: list[str]) -> None:
-    found = victims(amounts(1), 500, occupied(amounts(1), [tenant("v", 500 - gap, amounts(1))]))
+    found = victims(amounts(1), 500, occupied(amounts(1), [running("v", 500 - gap, amounts(1))]))
     if expected:
         assert evicted(found) == expected
     else:
-        assert found == NoEviction(hurdle=Blocker.PRIORITY, short=("cpus",))
+        assert found == NoEviction(blocker=Blocker.PRIORITY, short=("cpus",))
     assert MIN_GAP == 100
 
 
@@ -73,11 +73,11 @@ def test_the_lowest_priority_goes_first(asked: int, expected: list[str]) -> None
     ],
 )
 def test_the_nearest_fit_goes_among_equals(held: dict[str, int], expected: list[str]) -> None:
-    tenants = [
-        tenant(name, 100, amounts(cpus), began_at=float(began))
+    attempts = [
+        running(name, 100, amounts(cpus), began_at=float(began))
         for began, (name, cpus) in enumerate(held.items())
     ]
-    found = victims(amounts(600), 500, occupied(amounts(sum(held.values())), tenants))
+    found = victims(amounts(600), 500, occupied(amounts(sum(held.values())), attempts))
     assert sorted(evicted(found)) == expected
 
 
@@ -94,42 +94,42 @@ def test_the_nearest_fit_goes_among_equals(held: dict[str, int], expected: list[
     ],
 )
 def test_nearness_is_measured_in_what_is_short(asked: Resources, expected: list[str]) -> None:
-    tenants = [
-        tenant("card", 100, amounts(100, GIB, gpus=1)),
-        tenant("fat", 100, amounts(1000, 20 * GIB), began_at=1.0),
-        tenant("lean", 100, amounts(1000, 4 * GIB), began_at=2.0),
-        tenant("licensed", 100, amounts(100, GIB, licence=2)),
-        tenant("store", 100, amounts(100, GIB, disk=7)),
+    attempts = [
+        running("card", 100, amounts(100, GIB, gpus=1)),
+        running("fat", 100, amounts(1000, 20 * GIB), began_at=1.0),
+        running("lean", 100, amounts(1000, 4 * GIB), began_at=2.0),
+        running("licensed", 100, amounts(100, GIB, licence=2)),
+        running("store", 100, amounts(100, GIB, disk=7)),
     ]
     has = amounts(2301, 28 * GIB, disk=7, gpus=1, licence=2)
-    assert evicted(victims(asked, 500, occupied(has, tenants))) == expected
+    assert evicted(victims(asked, 500, occupied(has, attempts))) == expected
 
 
 def test_dimensions_weigh_by_what_is_missing_of_them_not_by_their_units() -> None:
     # `bytes` comes nearer by many bytes, and brings hardly any cpus.
-    tenants = [
-        tenant("both", 100, amounts(1800, 700 * MIB)),
-        tenant("bytes", 100, amounts(100, 900 * MIB)),
-        tenant("rest", 100, amounts(1900, 300 * MIB)),
+    attempts = [
+        running("both", 100, amounts(1800, 700 * MIB)),
+        running("bytes", 100, amounts(100, 900 * MIB)),
+        running("rest", 100, amounts(1900, 300 * MIB)),
     ]
-    full = occupied(amounts(3800, 1900 * MIB), tenants)
+    full = occupied(amounts(3800, 1900 * MIB), attempts)
     assert evicted(victims(amounts(2000, 1000 * MIB), 500, full)) == ["both", "rest"]
 
 
 def test_nearness_is_exact_however_large_the_amounts() -> None:
     # `near` misses all of a byte less than `youth`, which no floating-point sum would show.
     whole = 2**53
-    tenants = [
-        tenant("near", 100, amounts(500, whole), began_at=1.0),
-        tenant("rest", 100, amounts(500, 1), began_at=9.0),
-        tenant("youth", 100, amounts(500, whole - 1), began_at=5.0),
+    attempts = [
+        running("near", 100, amounts(500, whole), began_at=1.0),
+        running("rest", 100, amounts(500, 1), began_at=9.0),
+        running("youth", 100, amounts(500, whole - 1), began_at=5.0),
     ]
-    full = occupied(amounts(1500, 2 * whole), tenants)
+    full = occupied(amounts(1500, 2 * whole), attempts)
     assert evicted(victims(amounts(1000, whole), 500, full)) == ["rest", "near"]
 
 
 @pytest.mark.parametrize(
-    ("tenants", "expected"),
+    ("attempts", "expected"),
     [
         # 900 is nearest, then 1100 is needed; with it 900 is superfluous.
         ([("small", 100, 900, 0.0), ("large", 100, 1100, 0.0)], ["large"]),
@@ -142,10 +142,10 @@ def test_nearness_is_exact_however_large_the_amounts() -> None:
     ],
 )
 def test_superfluous_ones_are_dropped(
-    tenants: list[tuple[str, int, int, float]], expected: list[str]
+    attempts: list[tuple[str, int, int, float]], expected: list[str]
 ) -> None:
-    held = [tenant(n, p, amounts(cpus), began_at=began) for n, p, cpus, began in tenants]
-    full = occupied(amounts(sum(cpus for _, _, cpus, _ in tenants)), held)
+    held = [running(n, p, amounts(cpus), began_at=began) for n, p, cpus, began in attempts]
+    full = occupied(amounts(sum(cpus for _, _, cpus, _ in attempts)), held)
     assert evicted(victims(amounts(1000), 500, full)) == expected
 
 
@@ -153,17 +153,17 @@ def test_superfluous_ones_are_dropped(
     ("asked", "expected"), [(1000, []), (2000, []), (2001, ["runs"]), (3000, ["runs"])]
 )
 def test_what_is_ending_is_room_and_never_evicted_twice(asked: int, expected: list[str]) -> None:
-    held = [tenant("ends", 100, amounts(1000), ending=True), tenant("runs", 300, amounts(1000))]
+    held = [running("ends", 100, amounts(1000), ending=True), running("runs", 300, amounts(1000))]
     assert evicted(victims(amounts(asked), 500, occupied(amounts(3000), held))) == expected
 
 
 def test_what_is_ending_is_room_whatever_its_priority() -> None:
-    held = [tenant("ends", 900, amounts(1000), ending=True, protected=True)]
+    held = [running("ends", 900, amounts(1000), ending=True, protected=True)]
     assert evicted(victims(amounts(1000), 500, occupied(amounts(1000), held))) == []
 
 
 def test_room_that_is_promised_already_is_not_taken_for_another() -> None:
-    held = [tenant(name, 100, amounts(1000), ending=name != "c") for name in ("a", "b", "c")]
+    held = [running(name, 100, amounts(1000), ending=name != "c") for name in ("a", "b", "c")]
     on = occupied(amounts(3000), held)
     on.slot.assign(amounts(1500))
     # 500 of the two that go are left over.
@@ -185,38 +185,38 @@ def test_room_that_is_promised_already_is_not_taken_for_another() -> None:
 )
 def test_those_of_no_cpus_share_one(asked: Resources, expected: list[str]) -> None:
     held = [
-        tenant("high", 500, amounts(3000)),
-        tenant("x", 100, amounts(0, 10), began_at=1.0),
-        tenant("y", 100, amounts(0, 10), began_at=2.0),
+        running("high", 500, amounts(3000)),
+        running("x", 100, amounts(0, 10), began_at=1.0),
+        running("y", 100, amounts(0, 10), began_at=2.0),
     ]
     found = victims(asked, 500, occupied(amounts(4000, 20), held))
     assert sorted(evicted(found)) == expected
 
 
 def test_the_shared_cpu_stays_with_who_is_not_evicted() -> None:
-    held = [tenant("high", 450, amounts(0, 10)), tenant("low", 100, amounts(0, 10))]
+    held = [running("high", 450, amounts(0, 10)), running("low", 100, amounts(0, 10))]
     one = occupied(amounts(1000, 20), held)
-    assert victims(amounts(1000), 500, one) == NoEviction(hurdle=Blocker.PRIORITY, short=("cpus",))
+    assert victims(amounts(1000), 500, one) == NoEviction(blocker=Blocker.PRIORITY, short=("cpus",))
     assert evicted(victims(amounts(0, 10), 500, one)) == ["low"]
-    # The sharer would give nothing, so it stays; who has a cpu of its own goes.
-    held.append(tenant("own", 300, amounts(1000, 1)))
+    # The one on the shared cpu would give nothing, so it stays; who has a cpu of its own goes.
+    held.append(running("own", 300, amounts(1000, 1)))
     assert evicted(victims(amounts(1000), 500, occupied(amounts(2000, 21), held))) == ["own"]
 
 
 def test_the_first_of_no_cpus_needs_one_to_share() -> None:
-    held = [tenant("own", 100, amounts(1000, 10)), tenant("lean", 50, amounts(100, 10))]
+    held = [running("own", 100, amounts(1000, 10)), running("lean", 50, amounts(100, 10))]
     assert evicted(victims(amounts(0, 10), 500, occupied(amounts(1100, 30), held))) == ["own"]
 
 
 def test_the_last_of_those_that_share_a_cpu_gives_it_back() -> None:
-    held = [tenant("own", 100, amounts(1500)), tenant("last", 100, amounts(0))]
+    held = [running("own", 100, amounts(1500)), running("last", 100, amounts(0))]
     assert evicted(victims(amounts(1000), 500, occupied(amounts(2500), held))) == ["last"]
 
 
-def test_a_sharer_that_is_ending_keeps_the_cpu_for_those_who_stay() -> None:
+def test_one_on_a_shared_cpu_that_is_ending_keeps_it_for_those_who_stay() -> None:
     held = [
-        tenant("ends", 100, amounts(0, 10), ending=True),
-        tenant("runs", 200, amounts(0, 10)),
+        running("ends", 100, amounts(0, 10), ending=True),
+        running("runs", 200, amounts(0, 10)),
     ]
     one = occupied(amounts(1000, 20), held)
     assert evicted(victims(amounts(1000), 500, one)) == ["runs"]
@@ -224,7 +224,7 @@ def test_a_sharer_that_is_ending_keeps_the_cpu_for_those_who_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "hurdle", "short"),
+    ("asked", "blocker", "short"),
     [
         (amounts(4001), Blocker.TOO_SMALL, ("cpus",)),
         (amounts(4001, 41, gpus=1), Blocker.TOO_SMALL, ("cpus", "memory", "gpus")),
@@ -236,42 +236,42 @@ def test_a_sharer_that_is_ending_keeps_the_cpu_for_those_who_stay() -> None:
     ],
 )
 def test_nobody_is_evicted_in_vain(
-    asked: Resources, hurdle: Blocker, short: tuple[str, ...]
+    asked: Resources, blocker: Blocker, short: tuple[str, ...]
 ) -> None:
     held = [
-        tenant("low", 100, amounts(1000, 10)),
-        tenant("high", 401, amounts(900, 20)),
-        tenant("daemon", 50, amounts(1100, 10), protected=True),
+        running("low", 100, amounts(1000, 10)),
+        running("high", 401, amounts(900, 20)),
+        running("daemon", 50, amounts(1100, 10), protected=True),
     ]
     found = victims(asked, 500, occupied(amounts(4000, 40), held))
-    assert found == NoEviction(hurdle=hurdle, short=short)
+    assert found == NoEviction(blocker=blocker, short=short)
 
 
 @pytest.mark.parametrize(
-    ("hurdle", "message"),
+    ("blocker", "message"),
     [
         (Blocker.TOO_SMALL, "even without all that runs on it"),
         (Blocker.PROTECTED, "unless more went, who may not be evicted"),
         (Blocker.PRIORITY, "unless more went, who are not 100 priority points below"),
     ],
 )
-def test_the_reason_is_told(hurdle: Blocker, message: str) -> None:
-    told = NoEviction(hurdle=hurdle, short=("cpus", "memory")).message
+def test_the_reason_is_told(blocker: Blocker, message: str) -> None:
+    told = NoEviction(blocker=blocker, short=("cpus", "memory")).message
     assert told == f"it would be short of cpus and memory {message}"
 
 
 def test_one_goes_where_there_is_room_but_no_place() -> None:
-    held = [tenant("a", 200, amounts(100)), tenant("b", 100, amounts(100))]
+    held = [running("a", 200, amounts(100)), running("b", 100, amounts(100))]
     exclusive = occupied(amounts(4000), held, most=1)
     assert evicted(victims(amounts(100), 500, exclusive)) == ["b", "a"]
     assert evicted(victims(amounts(100), 500, occupied(amounts(4000), held, most=2))) == ["b"]
     assert evicted(victims(amounts(100), 500, occupied(amounts(4000), held, most=3))) == []
     found = victims(amounts(100), 250, exclusive)
-    assert found == NoEviction(hurdle=Blocker.PRIORITY, short=(PLACES,))
+    assert found == NoEviction(blocker=Blocker.PRIORITY, short=(PLACES,))
 
 
 def test_an_instance_that_is_overfull_is_relieved_first() -> None:
-    held = [tenant("a", 100, amounts(1000)), tenant("b", 100, amounts(1000))]
+    held = [running("a", 100, amounts(1000)), running("b", 100, amounts(1000))]
     one = occupied(amounts(1500), held)
     assert evicted(victims(amounts(500), 500, one)) == ["a"]
     assert evicted(victims(amounts(501), 500, one)) == ["a", "b"]
@@ -279,10 +279,10 @@ def test_an_instance_that_is_overfull_is_relieved_first() -> None:
 
 def test_the_youngest_goes_among_alike_and_who_has_not_begun_before() -> None:
     held = [
-        tenant("old", 100, amounts(1), began_at=1.0),
-        tenant("young", 100, amounts(1), began_at=5.0),
-        tenant("new", 100, amounts(1), began_at=None),
-        tenant("new-too", 100, amounts(1), began_at=None),
+        running("old", 100, amounts(1), began_at=1.0),
+        running("young", 100, amounts(1), began_at=5.0),
+        running("new", 100, amounts(1), began_at=None),
+        running("new-too", 100, amounts(1), began_at=None),
     ]
     order = ["new", "new-too", "young", "old"]
     full = occupied(amounts(4), held)
@@ -290,14 +290,14 @@ def test_the_youngest_goes_among_alike_and_who_has_not_begun_before() -> None:
         assert evicted(victims(amounts(number), 500, full)) == order[:number]
 
 
-def test_the_order_of_the_tenants_makes_no_difference() -> None:
+def test_the_order_of_the_attempts_makes_no_difference() -> None:
     held = [
-        tenant("a", 200, amounts(512), began_at=3.0),
-        tenant("b", 200, amounts(512), began_at=3.0),
-        tenant("c", 200, amounts(0, 1)),
-        tenant("d", 300, amounts(0, 1), ending=True),
-        tenant("e", 300, amounts(700, 1)),
-        tenant("f", 900, amounts(0, 1)),
+        running("a", 200, amounts(512), began_at=3.0),
+        running("b", 200, amounts(512), began_at=3.0),
+        running("c", 200, amounts(0, 1)),
+        running("d", 300, amounts(0, 1), ending=True),
+        running("e", 300, amounts(700, 1)),
+        running("f", 900, amounts(0, 1)),
     ]
     found = {
         tuple(evicted(victims(amounts(500, 2), 500, occupied(amounts(2724, 4), order))))
@@ -307,13 +307,13 @@ def test_the_order_of_the_tenants_makes_no_difference() -> None:
 
 
 def test_the_instance_and_its_price_are_in_the_eviction() -> None:
-    held = [tenant("a", 100, amounts(1))]
+    held = [running("a", 100, amounts(1))]
     found = victims(amounts(1), 500, occupied(amounts(1), held, price="0.123", id_="i-7"))
     assert found == Eviction(slot_id="i-7", price_usd_per_hour=Decimal("0.123"), victims=(held[0],))
 
 
 def test_looking_changes_nothing() -> None:
-    held = [tenant("a", 100, amounts(0, 5)), tenant("b", 100, amounts(1000, 5), ending=True)]
+    held = [running("a", 100, amounts(0, 5)), running("b", 100, amounts(1000, 5), ending=True)]
     one = occupied(amounts(2000, 10), held)
     slot = one.slot
     before = Slot(
@@ -323,10 +323,10 @@ def test_looking_changes_nothing() -> None:
         free=slot.free,
         count=slot.count,
         last_busy=slot.last_busy,
-        sharers=slot.sharers,
+        on_shared_cpu=slot.on_shared_cpu,
         assigned=slot.assigned,
     )
     victims(amounts(2000, 10), 500, one)
     victims(amounts(9000, 10), 500, one)
-    for field in ("free", "count", "sharers", "assigned"):
+    for field in ("free", "count", "on_shared_cpu", "assigned"):
         assert getattr(one.slot, field) == getattr(before, field)

@@ -15,7 +15,7 @@ from longshore.dispatcher.scheduler.placement.preemption import (
     choose,
     may_evict,
 )
-from tests.rigs.preemption import amounts, tenant
+from tests.rigs.preemption import amounts, running
 
 SYSTEM, SYSBATCH = PreemptorKind.SYSTEM, PreemptorKind.SYSBATCH
 BATCH, SUPERVISOR = PreemptorKind.BATCH, PreemptorKind.SUPERVISOR
@@ -27,7 +27,7 @@ def eviction(id_: str, price: str, *lost: tuple[int, float | None]) -> Eviction:
         slot_id=id_,
         price_usd_per_hour=Decimal(price),
         victims=tuple(
-            tenant(f"{id_}-{number}", priority, amounts(1), began_at=began_at)
+            running(f"{id_}-{number}", priority, amounts(1), began_at=began_at)
             for number, (priority, began_at) in enumerate(lost)
         ),
     )

@@ -98,7 +98,7 @@ def test_explain_says_it_of_each_type_that_is_refused() -> None:
     rig.submit(wants(1, "t16"))
     waiting = explain(rig.view, rig.containers["c-1"], rig.now).waiting
     assert waiting is not None
-    verdicts = {verdict.name: verdict.hindrance for verdict in waiting.types}
+    verdicts = {verdict.name: verdict.blocked_by for verdict in waiting.types}
     assert verdicts["t16"] == (
         "none allowed by the cloud's quota until 1970-01-01T00:17:40Z: VcpuLimitExceeded: 8 vcpus"
         " at most"

@@ -118,7 +118,7 @@ def test_a_start_that_was_meant_for_the_boot_before_is_no_strike() -> None:
             message="the instance has booted anew",
         )
     )
-    assert rig.engine.pool.workers["i-001"].health.strikes == 0
+    assert rig.engine.pool.workers["i-001"].health.refusals == 0
     again = last_commands(rig, StartAttempt)[-1]
     assert (again.order.container_id, again.boot_id) == ("c-2", "b2")
 

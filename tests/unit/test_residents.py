@@ -18,7 +18,7 @@ from longshore.pool.messages import (
     StartRefused,
 )
 from longshore.pool.model import IdleBehavior, PoolAttempt, Running, Worker
-from longshore.pool.pool_events import AttemptDismissed, AttemptEnd, RunnerOverloaded, StrayFound
+from longshore.pool.pool_events import AttemptEnd, ResidentToldToEnd, RunnerOverloaded, StrayFound
 from longshore.pool.timers import TimerKind
 from tests.rigs.pool import ONE_CPU, PoolRig
 
@@ -87,7 +87,7 @@ def test_a_resident_that_asks_for_no_cpu_shares_one_with_the_others() -> None:
     core.add_attempt(shares)
     core.hold_resources(worker, shares)
     core.hold_resources(worker, shares)
-    assert (worker.load.sharers, worker.load.busy_with, worker.load.resident) == (
+    assert (worker.load.on_shared_cpu, worker.load.busy_with, worker.load.resident) == (
         1,
         0,
         {"s-1", "s-2"},
@@ -96,7 +96,7 @@ def test_a_resident_that_asks_for_no_cpu_shares_one_with_the_others() -> None:
         worker.load.free == room_left(worker) == rig.type.allocatable.minus(ONE_CPU).minus(ONE_CPU)
     )
     core.free_resources(worker, "s-2")
-    assert (worker.load.sharers, worker.load.resident) == (0, {"s-1"})
+    assert (worker.load.on_shared_cpu, worker.load.resident) == (0, {"s-1"})
 
 
 def test_placing_a_resident_leaves_an_idle_worker_idle() -> None:
@@ -154,7 +154,7 @@ def test_the_end_of_a_resident_leaves_an_idle_worker_as_it_is() -> None:
     assert due(rig, TimerKind.RECHECK, "i-1") == idle_until
     assert worker.link.revision > revision
     (told,) = rig.asked(AttemptEnd)
-    assert (told.attempt_id, rig.asked(AttemptDismissed)) == ("s-1", [])
+    assert (told.attempt_id, rig.asked(ResidentToldToEnd)) == ("s-1", [])
 
 
 def test_the_end_of_a_resident_leaves_a_running_worker_running() -> None:

@@ -36,7 +36,7 @@ def crashed_while_one_boots(max_instances: int, *, idle: bool = True) -> Rig:
     rig.silent.clear()
     rig.crash()
     assert rig.engine.pool.workers["i-002"].cloud.remembered
-    assert rig.engine.pool.hoped_for() == []
+    assert rig.engine.pool.expected_launches() == []
     return rig
 
 

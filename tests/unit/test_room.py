@@ -9,15 +9,15 @@ from longshore.pool.charging import charge, clamped, shares_a_cpu
 def test_the_first_request_of_no_cpus_takes_one_and_the_others_none() -> None:
     need = Resources(memory_bytes=5)
     assert shares_a_cpu(need)
-    assert charge(need, sharers=0) == Resources(cpu_millis=1000, memory_bytes=5)
-    assert charge(need, sharers=1) == need
+    assert charge(need, on_shared_cpu=0) == Resources(cpu_millis=1000, memory_bytes=5)
+    assert charge(need, on_shared_cpu=1) == need
 
 
 def test_a_request_that_names_cpus_takes_just_these() -> None:
     need = Resources(cpu_millis=500)
     assert not shares_a_cpu(need)
-    assert charge(need, sharers=0) is need
-    assert charge(need, sharers=3) is need
+    assert charge(need, on_shared_cpu=0) is need
+    assert charge(need, on_shared_cpu=3) is need
 
 
 def test_where_there_is_less_than_nothing_there_is_nothing() -> None:

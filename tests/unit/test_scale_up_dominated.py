@@ -16,7 +16,7 @@ from longshore.dispatcher.state.queue import Queue
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.holds import CreateBlockKind, Scope
 from tests.packing_cases import optimum, random_case
-from tests.rigs.planner import make_hindrance, make_limits, make_view
+from tests.rigs.planner import make_create_block, make_limits, make_view
 from tests.samples import GIB, make_container, make_type
 
 ONE = Resources(cpu_millis=1000, memory_bytes=GIB)
@@ -70,22 +70,22 @@ def test_what_is_needed_less_of_there_stays() -> None:
     assert worth([elsewhere, *options(make_type(2, price="0.4"))]) == {"dear", "t2"}
 
 
-def test_the_cheapest_mix_is_none_the_dearer() -> None:
+def test_the_cheapest_solution_is_none_the_dearer() -> None:
     left_out = 0
     for seed in range(400):
-        wants = random_case(seed)
-        kept = worth(*(list(want.options) for want in wants))
-        left_out += len({o.type.name for want in wants for o in want.options} - kept)
+        items = random_case(seed)
+        kept = worth(*(list(item.options) for item in items))
+        left_out += len({o.type.name for item in items for o in item.options} - kept)
         fewer = [
             Item(
-                index=want.index,
-                count=want.count,
-                options=tuple(option for option in want.options if option.type.name in kept),
+                index=item.index,
+                count=item.count,
+                options=tuple(option for option in item.options if option.type.name in kept),
             )
-            for want in wants
+            for item in items
         ]
-        assert all(want.options for want in fewer)
-        assert optimum(fewer) == optimum(wants), seed
+        assert all(item.options for item in fewer)
+        assert optimum(fewer) == optimum(items), seed
     assert left_out > 100, "else this says nothing"
 
 
@@ -121,6 +121,6 @@ def test_of_many_the_next_is_bought_while_the_cheapest_is_short() -> None:
 
 
 def test_of_many_the_next_is_bought_while_one_of_the_cheapest_is_tried() -> None:
-    short = make_hindrance(CreateBlockKind.CAPACITY, "none left", "n00", until=None)
+    short = make_create_block(CreateBlockKind.CAPACITY, "none left", "n00", until=None)
     decided = decide(trials={"n00": {Scope(type_name="n00"): short}})
     assert bought(decided) == {"n00": 1, "n01": 3}

@@ -26,13 +26,13 @@ def end_of(
     job: ElasticJob,
     component: str,
     index: int = 0,
-    ending: MemberExitKind = MemberExitKind.EXITED,
+    kind: MemberExitKind = MemberExitKind.EXITED,
     *,
     code: int = 0,
     now: float = 100.0,
     why: str = "",
 ) -> Transition:
-    end = MemberExit(component=component, index=index, ending=ending, exit_code=code, why=why)
+    end = MemberExit(component=component, index=index, kind=kind, exit_code=code, why=why)
     return ended(job, end, now, most_losses=5)
 
 
@@ -84,7 +84,7 @@ def test_all_essentials_at_exit_0_complete_the_job_and_its_elastic_ones_are_stop
 
 
 def test_a_fatal_error_at_an_essentials_start_fails_the_job() -> None:
-    fate = end_of(PAIR, "e", ending=MemberExitKind.START_REFUSED, why="no such image: x")
+    fate = end_of(PAIR, "e", kind=MemberExitKind.START_REFUSED, why="no such image: x")
     assert (fate.verdict, names(fate.stops)) == (MemberDecision.FAILED, ["e1", "w0", "w1"])
     assert fate.reason is not None
     assert fate.reason.message == "essential e cannot be started: no such image: x"
@@ -107,7 +107,7 @@ def test_a_passing_one_stops_what_was_started_and_queues_it_again_with_backoff()
 
 def test_a_job_that_is_queued_again_waits_for_the_ends_of_what_was_started() -> None:
     job = end_of(PAIR, "e", 1, MemberExitKind.START_FAILED).job
-    assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "ending"
+    assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "kind"
     for component, index in (("e", 0), ("w", 0), ("w", 1)):
         job = end_of(job, component, index, code=143).job
     assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "backoff"
@@ -125,10 +125,10 @@ def test_once_all_essentials_run_earlier_starts_that_failed_count_no_more() -> N
 def test_an_essential_that_is_lost_with_its_instance_has_the_job_queued_again_up_to_a_limit() -> (
     None
 ):
-    fate = end_of(PAIR, "e", ending=MemberExitKind.LOST)
+    fate = end_of(PAIR, "e", kind=MemberExitKind.LOST)
     assert (fate.verdict, fate.job.losses) == (MemberDecision.QUEUED_AGAIN, 1)
     often = end_of(
-        replace(PAIR, losses=5), "e", ending=MemberExitKind.LOST, why="its instance is gone"
+        replace(PAIR, losses=5), "e", kind=MemberExitKind.LOST, why="its instance is gone"
     )
     assert often.verdict is MemberDecision.FAILED
     assert often.reason is not None
@@ -140,10 +140,10 @@ def test_an_essential_that_is_lost_with_its_instance_has_the_job_queued_again_up
 
 
 @pytest.mark.parametrize(
-    "ending", [MemberExitKind.EXITED, MemberExitKind.LOST, MemberExitKind.START_FAILED]
+    "kind", [MemberExitKind.EXITED, MemberExitKind.LOST, MemberExitKind.START_FAILED]
 )
-def test_elastic_dies_it_is_placed_again_and_counted(ending: MemberExitKind) -> None:
-    fate = end_of(PAIR, "w", 1, ending, code=9)
+def test_elastic_dies_it_is_placed_again_and_counted(kind: MemberExitKind) -> None:
+    fate = end_of(PAIR, "w", 1, kind, code=9)
     assert (fate.verdict, fate.stops, member(fate.job, "w", 1).deaths) == (
         MemberDecision.GOES_ON,
         (),
@@ -166,7 +166,7 @@ def test_a_rigid_job_begins_once_the_delays_of_all_its_elastic_ones_have_passed(
 def test_the_failures_of_an_elastic_one_never_end_the_job() -> None:
     job = PAIR
     for _ in range(100):
-        fate = end_of(job, "w", ending=MemberExitKind.START_REFUSED, code=1)
+        fate = end_of(job, "w", kind=MemberExitKind.START_REFUSED, code=1)
         assert (fate.verdict, fate.reason) == (MemberDecision.GOES_ON, None)
         job = running(replace(fate.job, members=()), e=2, w=2)
 
@@ -269,7 +269,7 @@ def test_an_elastic_one_that_ran_for_long_dies_as_if_it_were_the_first_time() ->
     worn = replace(member(PAIR, "w"), deaths=9)
     job = replace(PAIR, members=(*PAIR.members, worn))
     end = MemberExit(
-        component="w", index=0, ending=MemberExitKind.EXITED, exit_code=1, ran_s=RAN_WELL_S
+        component="w", index=0, kind=MemberExitKind.EXITED, exit_code=1, ran_s=RAN_WELL_S
     )
     again = member(ended(job, end, 100.0, most_losses=3).job, "w")
     assert (again.deaths, again.not_before) == (1, 100.0)

@@ -8,7 +8,7 @@ import pytest
 
 from longshore.dispatcher.domain.jobs import PerInstanceKind
 from longshore.dispatcher.scheduler.placement.preemption import PreemptionSettings
-from longshore.dispatcher.scheduler.system.apply import ending_for
+from longshore.dispatcher.scheduler.system.apply import stop_reason_of
 from longshore.dispatcher.scheduler.system.model import (
     Block,
     Evict,
@@ -129,7 +129,7 @@ def test_10_instances_env_change_max_parallel_5_stagger_30_5_at_0_s_5_at_30_s_no
         made.now = decided.next_at
     assert seen == [(0.0, 5), (30.0, 10)]
     assert {where for _, _, where in made.updates} == set(made.hosts)
-    assert {tenant.job for tenant in made.attempts().values()} == {made.jobs["j-1"]}
+    assert {attempt.job for attempt in made.attempts().values()} == {made.jobs["j-1"]}
     made.now = 60.0
     assert kinds_of(made.run()) == {"Ignore": 10}
 
@@ -180,7 +180,7 @@ def test_3072_shares_p200_p200_p400_p1000_system_p1000_asks_1948_the_first_3_are
     assert sorted(step.victims) == evicted
     made.settle()
     made.run()
-    assert [tenant.id for tenant in made.on("i-01")] == [made.attempts()["i-01"].id, last]
+    assert [attempt.id for attempt in made.on("i-01")] == [made.attempts()["i-01"].id, last]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_where_the_instance_no_longer_matches_the_attempt_is_stopped_and_not_upd
     decided = made.step()
     stops = [step for step in decided.steps if isinstance(step, Stop)]
     assert [(each.instance_id, each.cause) for each in stops] == [("i-02", RemovalCause.NO_MATCH)]
-    said = in_words(ending_for(stops[0]))
+    said = in_words(stop_reason_of(stops[0]))
     assert said == "its instance no longer matches: label role=foo missing"
     assert [step.instance_id for step in decided.steps if isinstance(step, Update)] == ["i-01"]
 
@@ -263,7 +263,10 @@ def test_node_draining_per_instance_jobs_are_stopped_last_after_the_batch_work_h
     made.exit(batch)
     [stop] = made.step().steps
     assert isinstance(stop, Stop)
-    assert (stop.cause, in_words(ending_for(stop))) == (RemovalCause.NODE_DRAINING, "node draining")
+    assert (stop.cause, in_words(stop_reason_of(stop))) == (
+        RemovalCause.NODE_DRAINING,
+        "node draining",
+    )
     made.settle()
     assert made.run().steps == (), "and nothing is placed there again"
 

@@ -73,13 +73,13 @@ def test_a_booting_worker_is_not_looked_at_before_it_has_booted() -> None:
     assert (worker.state.value, worker.link.session_up) == ("booting", False)
 
 
-def test_an_instance_that_ran_something_is_not_stillborn_for_a_boot_probe_that_fails() -> None:
+def test_an_instance_that_ran_something_is_no_boot_failure_for_a_boot_probe_that_fails() -> None:
     rig = rig_of(pool=msgspec.structs.replace(QUICK, term_timeout_s=100_000), instances=9)
     for number in range(3):
         rig.adopt("t1", f"c-{number}-1")
     rig.advance(110)
     assert set(rig.worker_states().values()) == {"shutdown"}
-    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.boot_failures == 0
 
 
 # ---- hold overrides every automatic shutdown -----------------------------------------------------
@@ -198,16 +198,16 @@ def test_an_instance_without_its_token_yet_stands_for_a_pending_create() -> None
     rig.submit(make_container(1), make_container(2))
     creates = last_commands(rig, CreateInstance)
     pool = rig.engine.pool
-    assert (len(creates), len(pool.hoped_for())) == (2, 2)
+    assert (len(creates), len(pool.expected_launches())) == (2, 2)
     made = rig.boot("t1")
     rig.advance(2)
-    assert [p.launch.token for p in pool.hoped_for()] == [creates[1].launch.token]
+    assert [p.launch.token for p in pool.expected_launches()] == [creates[1].launch.token]
     assert rig.engine.scheduling.view(rig.now).limits.instances == 3
     more = [rig.boot("t1"), rig.boot("t1")]
     rig.silent.discard(Probe)
     rig.advance(3)
     assert [rig.state(each) for each in more] == ["running", "running"]
-    assert pool.hoped_for() == [], "at most as many as are pending"
+    assert pool.expected_launches() == [], "at most as many as are pending"
     seen = rig.cloud[made]
     rig.send(Created(op_id=creates[0].op_id, token=creates[0].launch.token, instance=seen))
     assert rig.worker(made).token == creates[0].launch.token
@@ -223,13 +223,13 @@ def test_an_instance_stands_for_no_create_that_began_after_it_was_seen() -> None
     rig.boot("t1", longshore_idle_behavior="hold")
     rig.advance(2)
     pool = rig.engine.pool
-    assert (len(pool.workers), pool.hoped_for()) == (2, [])
+    assert (len(pool.workers), pool.expected_launches()) == (2, [])
     rig.submit(make_container(2))
     (_, second) = last_commands(rig, CreateInstance)
-    assert [p.launch.token for p in pool.hoped_for()] == [second.launch.token]
+    assert [p.launch.token for p in pool.expected_launches()] == [second.launch.token]
     rig.boot("t1")
     rig.advance(2)
-    assert pool.hoped_for() == [], "this one may be it"
+    assert pool.expected_launches() == [], "this one may be it"
 
 
 def test_an_instance_with_its_token_stands_for_its_own_create_only() -> None:
@@ -239,7 +239,7 @@ def test_an_instance_with_its_token_stands_for_its_own_create_only() -> None:
     first, second = (c.launch.token for c in last_commands(rig, CreateInstance))
     rig.boot("t1", longshore_token=first)
     rig.advance(2)
-    assert [p.launch.token for p in rig.engine.pool.hoped_for()] == [second]
+    assert [p.launch.token for p in rig.engine.pool.expected_launches()] == [second]
 
 
 def test_an_instance_that_is_being_ended_stands_for_no_create() -> None:
@@ -248,9 +248,9 @@ def test_an_instance_that_is_being_ended_stands_for_no_create() -> None:
     rig.submit(make_container(1))
     made = rig.boot("t1")
     rig.advance(2)
-    assert rig.engine.pool.hoped_for() == []
+    assert rig.engine.pool.expected_launches() == []
     rig.send(InstanceKillRequested(worker_id=made, reason=""))
-    assert len(rig.engine.pool.hoped_for()) == 1
+    assert len(rig.engine.pool.expected_launches()) == 1
     assert rig.count(CreateInstance) == 1
 
 
@@ -261,7 +261,7 @@ def test_an_instance_that_was_there_before_the_oldest_create_stands_for_none() -
     rig.advance(2)
     rig.silent.add(CreateInstance)
     rig.submit(make_container(1))
-    assert len(rig.engine.pool.hoped_for()) == 1
+    assert len(rig.engine.pool.expected_launches()) == 1
 
 
 def test_a_token_that_a_later_listing_shows_is_taken() -> None:

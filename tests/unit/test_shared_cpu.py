@@ -51,13 +51,13 @@ def test_the_first_takes_a_cpu_and_the_last_gives_it_back() -> None:
         hold(core, worker, attempt(number))
         cpus.append(worker.load.free.cpu_millis)
     assert cpus == [4000, 3000, 3000, 3000]
-    assert worker.load.sharers == 3
+    assert worker.load.on_shared_cpu == 3
     # The first to come is not the one that holds the cpu.
     for number, left in ((1, 3000), (3, 3000), (2, 4000)):
         core.free_resources(worker, f"c-{number}-1")
         assert worker.load.free.cpu_millis == left
     assert worker.load.free == worker.type.allocatable
-    assert worker.load.sharers == 0
+    assert worker.load.on_shared_cpu == 0
 
 
 def test_holding_twice_and_giving_back_twice_are_once() -> None:
@@ -65,17 +65,17 @@ def test_holding_twice_and_giving_back_twice_are_once() -> None:
     first = attempt(1)
     hold(core, worker, first)
     core.hold_resources(worker, first)
-    assert (worker.load.sharers, worker.load.free.cpu_millis) == (1, 3000)
+    assert (worker.load.on_shared_cpu, worker.load.free.cpu_millis) == (1, 3000)
     core.free_resources(worker, first.id)
     core.free_resources(worker, first.id)
-    assert (worker.load.sharers, worker.load.free) == (0, worker.type.allocatable)
+    assert (worker.load.on_shared_cpu, worker.load.free) == (0, worker.type.allocatable)
 
 
 def test_a_stray_takes_no_cpu() -> None:
     core, worker = core_with_worker(make_type(1))
     hold(core, worker, attempt(1, cpu_millis=1000))
     hold(core, worker, attempt(2, stray=True))
-    assert (worker.load.sharers, worker.load.free.cpu_millis) == (0, 0)
+    assert (worker.load.on_shared_cpu, worker.load.free.cpu_millis) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -92,7 +92,7 @@ def test_what_is_free_adds_up_in_any_order(seed: int) -> None:
         sharing = [r for r in worker.load.attempts.values() if not r.cpu_millis]
         named = sum(r.cpu_millis for r in worker.load.attempts.values())
         assert worker.load.free.cpu_millis == 8000 - named - (1000 if sharing else 0)
-        assert worker.load.sharers == len(sharing)
+        assert worker.load.on_shared_cpu == len(sharing)
 
 
 def test_a_shared_cpu_that_is_not_counted_is_found() -> None:
@@ -116,7 +116,7 @@ def test_containers_of_no_cpus_do_not_block_a_whole_instance() -> None:
     rig.crash()
     rig.advance(30)
     (worker,) = rig.engine.pool.workers.values()
-    assert (worker.load.sharers, worker.load.free.cpu_millis) == (3, 0)
+    assert (worker.load.on_shared_cpu, worker.load.free.cpu_millis) == (3, 0)
     for number in (1, 2):
         rig.exit(f"c-{number}-1")
     rig.advance(5)

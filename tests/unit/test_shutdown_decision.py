@@ -47,12 +47,12 @@ LONG_AGO = 1.0
 KEEP = Keep()
 FACTS = ShutdownFacts(
     asked=None,
-    awaited=False,
+    is_claimed=False,
     in_use=False,
     behavior_asked=False,
     spares_unknown=False,
     stalled=False,
-    moved_on_at=0.0,
+    recovered_at=0.0,
 )
 
 Fields = dict[str, object]
@@ -75,9 +75,9 @@ KILLED: Fields = {"asked": Trigger.KILLED}
 LISTED_AGAIN: Fields = {"asked": Trigger.LISTED_AGAIN}
 UNWANTED: Fields = {"asked": Trigger.UNWANTED}
 IN_USE: Fields = {"in_use": True}
-AWAITED: Fields = {"awaited": True}
+CLAIMED: Fields = {"is_claimed": True}
 STALLED: Fields = {"stalled": True}
-AFTER_A_STALL: Fields = {"moved_on_at": NOW}
+AFTER_A_STALL: Fields = {"recovered_at": NOW}
 BEHAVIOR_ASKED: Fields = {"behavior_asked": True}
 STORE_LOST: Fields = {"spares_unknown": True}
 
@@ -120,7 +120,7 @@ ENDS = [
     ends("found, and never reached", Trigger.BOOT_TIMEOUT, FOUND | OVERDUE),
     ends("a draining one is unheard of", Trigger.BOOT_TIMEOUT, FOUND | OVERDUE | DRAINS),
     ends("silent while it runs something", Trigger.PROBE_TIMEOUT, RUNNING | OVERDUE, IN_USE),
-    ends("silent while idle and awaited", Trigger.PROBE_TIMEOUT, OVERDUE, AWAITED),
+    ends("silent while idle and awaited", Trigger.PROBE_TIMEOUT, OVERDUE, CLAIMED),
     ends("missing from listings, and silent", Trigger.PROBE_TIMEOUT, OVERDUE | MISSING),
     ends("an admin drains it", Trigger.DRAINED, DRAINS),
     ends("an admin drains it while it boots", Trigger.DRAINED, BOOTING | DRAINS),
@@ -129,7 +129,7 @@ ENDS = [
     ends("the cloud takes it back", Trigger.DRAINED, {"health.interruption": "12:00"}),
     ends("its type is not configured", Trigger.DRAINED, {"type": without_room("t")}),
     ends("all that runs was given up", Trigger.DRAINED, RUNNING | DRAINS),
-    ends("drained though awaited", Trigger.DRAINED, DRAINS, AWAITED),
+    ends("drained though awaited", Trigger.DRAINED, DRAINS, CLAIMED),
     ends("found empty, and drains", Trigger.DRAINED, FOUND | DRAINS | {"link.shown": True}),
     ends("idle for long", Trigger.IDLE_TIMEOUT, IDLED_OUT),
     ends("idle for long in a stall", Trigger.IDLE_TIMEOUT, IDLED_OUT, STALLED),
@@ -160,7 +160,7 @@ KEEPS = [
     keeps("it drains, logs wait in a stall", DRAINS | LOG_ON_ITS_WAY, STALLED),
     keeps("it was used just now", {}, until=IDLE_END),
     keeps("it rests", IDLED_OUT | {"health.overloaded_until": NOW + 9}, until=IDLE_END + 9),
-    keeps("a claim waits for it", IDLED_OUT, AWAITED),
+    keeps("a claim waits for it", IDLED_OUT, CLAIMED),
     keeps("missing, and it answers", MISSING, until=IDLE_END),
     keeps("missing, and silent for a while", MISSING | SILENT | RUNNING, IN_USE, until=PROBE_END),
 ]

@@ -59,7 +59,7 @@ def budget(
         limits=SpendLimits(configured),
         placement=Placement.PACKED,
         cluster=Decimal(cluster),
-        by_holder=spent or {},
+        by_subject=spent or {},
     )
 
 
@@ -120,7 +120,7 @@ def test_attempts_count_by_the_share_of_what_they_were_given() -> None:
     spend.opened(owned(1), first)
     spend.opened(owned(2), attempt_of(owned(2), resources=given))
     spend.opened(owned(3), attempt_of(owned(3), instance_type="gone"))
-    assert spend.by_holder == {ALPHA: Decimal("0.1") + Decimal("0.2") + Decimal("0.4")}
+    assert spend.by_subject == {ALPHA: Decimal("0.1") + Decimal("0.2") + Decimal("0.4")}
     attempts = (
         first,
         attempt_of(owned(2), resources=given),
@@ -136,7 +136,7 @@ def test_attempts_count_by_the_share_of_what_they_were_given() -> None:
     spend.check([replace(owned(1), attempts=(ended,)), *open_[1:]])
     for attempt_id in ("c-2-1", "c-3-1", "c-3-1"):
         spend.closed(attempt_id)
-    assert spend.by_holder == {}, "nothing is kept of who spends nothing"
+    assert spend.by_subject == {}, "nothing is kept of who spends nothing"
 
 
 def test_three_thirds_cost_no_more_than_the_whole() -> None:

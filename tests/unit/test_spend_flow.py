@@ -133,7 +133,7 @@ def test_a_project_is_charged_in_full_until_its_instance_is_ready_and_then_by_sh
 def test_when_attempts_end_their_project_goes_on() -> None:
     rig = rig_with(projects={"alpha": "0.4"})
     rig.submit(owned(1), owned(2))
-    assert rig.engine.table.spend.by_holder == {ALPHA: Decimal("0.4")}
+    assert rig.engine.table.spend.by_subject == {ALPHA: Decimal("0.4")}
     assert why(rig, "c-2").startswith("spend_limit: project alpha may spend $0.40/h")
     rig.exit("c-1-1")
     assert rig.states()["c-2"] == "running"
@@ -144,7 +144,7 @@ def charges(rig: Rig) -> dict[str, tuple[str, ...]]:
     """Return by slot whose limits what is not ready yet counts against."""
     assert rig.engine.scheduling.spend is not None
     found = rig.engine.scheduling.spend.charges
-    return {slot: tuple(holder.name for holder in each.account) for slot, each in found.items()}
+    return {slot: tuple(subject.name for subject in each.account) for slot, each in found.items()}
 
 
 def crashed_while_its_instance_boots(*, hidden: bool) -> Rig:
@@ -158,7 +158,7 @@ def crashed_while_its_instance_boots(*, hidden: bool) -> Rig:
         rig.hidden.add("i-002")
         rig.unreachable.add("i-002")
     rig.crash(listed=False)
-    assert rig.engine.table.spend.by_holder == {ALPHA: Decimal("0.1")}
+    assert rig.engine.table.spend.by_subject == {ALPHA: Decimal("0.1")}
     assert spent(rig) == Decimal("0.5"), "what is missing is billed at its price in the store"
     rig.silent.remove(ListInstances)
     rig.list_now(last_commands(rig, ListInstances)[-1].op_id)
@@ -249,7 +249,7 @@ def test_without_limits_nothing_is_added_up() -> None:
     rig = Rig(T1, recovered=Recovered())
     rig.submit(owned(1, cpus=1))
     assert rig.engine.scheduling.spend is None
-    assert rig.engine.table.spend.by_holder == {}
+    assert rig.engine.table.spend.by_subject == {}
     assert rig.engine.scheduling.view(rig.now).limits.budget is None
 
 

@@ -60,7 +60,7 @@ def view_of(
         limits=limits,
         placement=Placement.PACKED,
         cluster=Decimal(cluster),
-        by_holder=spent or {},
+        by_subject=spent or {},
     )
     of_pass = make_limits(instances=len(slots), max_instances=max_instances)
     view = make_view(queue, slots, replace(of_pass, budget=budget), RULES)

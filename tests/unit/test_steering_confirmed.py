@@ -20,7 +20,7 @@ from longshore.dispatcher.domain.messages import (
     SaveInstance,
     Woken,
 )
-from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S
+from longshore.dispatcher.engine.outbox import STALLED_AFTER_S
 from longshore.dispatcher.engine.runtime import Runtime, WriteChanges
 from longshore.dispatcher.service import admission
 from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
@@ -151,7 +151,7 @@ async def test_nothing_is_taken_in_that_would_wait_behind_a_store_that_hangs(
     running = asyncio.create_task(runtime.run())
     asking = asyncio.create_task(services.instances.set_idle_behavior("i-001", IdleBehavior.HOLD))
     await asyncio.wait([asking], timeout=0.1)
-    rig.now += HELD_UP_AFTER_S
+    rig.now += STALLED_AFTER_S
     runtime.post(Woken())
     await asyncio.wait([asking], timeout=0.1)
     with pytest.raises(Unavailable, match="takes too long; this was not accepted"):

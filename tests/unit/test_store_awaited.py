@@ -68,7 +68,7 @@ def known(of: str, size: int | None = None, ended: dict[str, bool] | None = None
 
 def asked(store: Store, of: str, *, each: bool = False) -> Awaited | None:
     """Return the answer for one thing."""
-    found = store.awaited([Dependency(of=of, each=each)])
+    found = store.dependency_status([Dependency(of=of, each=each)])
     assert found.keys() <= {of}
     return found.get(of)
 
@@ -100,7 +100,7 @@ def test_what_there_is_not_has_no_answer(store: Store) -> None:
     for of in absent:
         for each in (False, True):
             assert asked(store, of, each=each) is None, of
-    assert store.awaited([]) == {}
+    assert store.dependency_status([]) == {}
 
 
 # A job of the tasks a (2 elements) and b (1 container), with the states of their containers.
@@ -147,13 +147,13 @@ def test_a_job_and_its_tasks(
         )
         for of in ("j-1", "j-1/a", "j-1/b")
     }
-    assert store.awaited([Dependency(of=of) for of in plain]) == plain
+    assert store.dependency_status([Dependency(of=of) for of in plain]) == plain
     elements = {node: how for node, how in ended.items() if "[" in node}
     by_element = replace(plain["j-1/a"], ended={**plain["j-1/a"].ended, **elements})
     # Element by element for one that waits is so for all: they are told too much.
     both = [Dependency(of="j-1/a", each=True), Dependency(of="j-1/a", on=DependencyOn.END)]
     for wanted in (both, both[::-1], both[:1]):
-        assert store.awaited(wanted) == {"j-1/a": by_element}
+        assert store.dependency_status(wanted) == {"j-1/a": by_element}
     for of in ("j-1", "j-1/b"):
         assert asked(store, of, each=True) == plain[of]
 
@@ -193,7 +193,7 @@ def test_more_things_than_one_statement_can_name(tmp_path: Path) -> None:
     event.listen(engine, "connect", limit)
     nobody = [Dependency(of=f"{kind}-x{n}") for kind in "cj" for n in range(33_000)]
     wanted = [Dependency(of="c-00000001"), *nobody, Dependency(of="j-1")]
-    assert Reader(engine).awaited(wanted) == {
+    assert Reader(engine).dependency_status(wanted) == {
         "c-00000001": known("c-00000001", ended={"c-00000001": True}),
         "j-1": known("j-1"),
     }

@@ -219,7 +219,9 @@ def ask_everything(reader: Reader) -> None:
     for wanted in JOB_FILTERS:
         cursor = reader.jobs(wanted, cursor="", limit=1).next_cursor or ""
         reader.jobs(wanted, cursor=cursor, limit=1)
-    reader.awaited([Dependency(of=of, each=True) for of in ("c-1", "j-1", "j-1/b", "j-3/b")])
+    reader.dependency_status(
+        [Dependency(of=of, each=True) for of in ("c-1", "j-1", "j-1/b", "j-3/b")]
+    )
     reader.recover()
     reader.container("c-1")
     reader.containers_of(["c-00000001", "c-00000002"])

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from longshore.dispatcher.domain.messages import Commit, Submitted
-from longshore.dispatcher.engine.outbox import HELD_UP_AFTER_S, Outbox
+from longshore.dispatcher.engine.outbox import STALLED_AFTER_S, Outbox
 from longshore.pool.messages import (
     CloseSession,
     CreateInstance,
     DestroyInstance,
-    HeldUp,
-    MovedOn,
     Probe,
     SessionLost,
     SignalAttempt,
+    StoreRecovered,
+    StoreStalled,
 )
 from longshore.pool.model import IdleBehavior
 from tests.rigs.engine import Rig, last_commands
@@ -53,7 +53,7 @@ def move_on(rig: Rig) -> None:
 
 
 def is_held_up(world: World) -> bool:
-    return world.engine.pool.held_up
+    return world.engine.pool.stalled
 
 
 def signals(rig: Rig) -> list[str]:
@@ -117,12 +117,12 @@ def test_residents_of_what_is_shut_down_meanwhile_have_their_time_afterwards() -
     rig = PoolRig()
     worker = rig.boot("i-1")
     rig.place(worker, "s-1", resident=True)
-    rig.send(HeldUp(since=rig.now))
+    rig.send(StoreStalled(since=rig.now))
     rig.behave(worker, IdleBehavior.DRAIN)
     rig.advance(LONG_S)
     assert rig.asked(DestroyInstance) == []
     assert rig.signals() == []
-    rig.send(MovedOn())
+    rig.send(StoreRecovered())
     assert rig.signals() == [("s-1", "TERM")]
     rig.advance(GRACE_S - 1)
     assert rig.asked(DestroyInstance) == []
@@ -200,9 +200,9 @@ def test_a_log_that_could_not_come_is_waited_for_anew() -> None:
     rig.exit(worker, "b-1")
     rig.silent.add(Probe)
     rig.lose_session(worker)
-    rig.send(HeldUp(since=rig.now))
+    rig.send(StoreStalled(since=rig.now))
     rig.advance(LONG_S)
-    rig.send(MovedOn())
+    rig.send(StoreRecovered())
     rig.advance(PROBE_TIMEOUT_S - 1)
     assert rig.asked(DestroyInstance) == []
     rig.advance(1)
@@ -212,11 +212,11 @@ def test_a_log_that_could_not_come_is_waited_for_anew() -> None:
 def test_a_destroy_that_waits_is_asked_for_once() -> None:
     rig = PoolRig()
     worker = rig.boot("i-1")
-    rig.send(HeldUp(since=rig.now))
+    rig.send(StoreStalled(since=rig.now))
     rig.behave(worker, IdleBehavior.DRAIN)
     rig.advance(LONG_S)
     assert len(rig.asked(DestroyInstance)) == 1
-    rig.send(MovedOn())
+    rig.send(StoreRecovered())
     rig.advance(30)
     assert len(rig.asked(DestroyInstance)) >= 3, "again and again, since it stays listed"
 
@@ -226,23 +226,23 @@ def test_a_destroy_that_waits_is_asked_for_once() -> None:
 
 def test_a_commit_that_takes_long_is_told_once_and_so_is_its_end() -> None:
     outbox = Outbox()
-    assert outbox.next_news() is None
+    assert outbox.next_stall_event() is None
     term = SignalAttempt(worker_id="w", attempt_id="1", signal="TERM", grace_s=9.0)
     close = CloseSession(worker_id="w")
     (first, second), _ = outbox.put(
         [Commit(changes=(), then=(term, close)), Commit(changes=(), then=())], 100.0
     )
-    due = 100.0 + HELD_UP_AFTER_S
-    assert outbox.next_news() == due
-    assert outbox.news(due - 1) is None
-    assert outbox.news(due) == HeldUp(since=100.0)
-    assert outbox.news(due) is None
-    assert outbox.next_news() is None, "only a commit changes that"
+    due = 100.0 + STALLED_AFTER_S
+    assert outbox.next_stall_event() == due
+    assert outbox.stall_event(due - 1) is None
+    assert outbox.stall_event(due) == StoreStalled(since=100.0)
+    assert outbox.stall_event(due) is None
+    assert outbox.next_stall_event() is None, "only a commit changes that"
     assert outbox.committed(first.ticket) == [close], "the signal is dropped"
-    assert outbox.news(due) is None, "the second is as old"
+    assert outbox.stall_event(due) is None, "the second is as old"
     outbox.committed(second.ticket)
-    assert outbox.news(due) == MovedOn()
-    assert outbox.news(due) is None
+    assert outbox.stall_event(due) == StoreRecovered()
+    assert outbox.stall_event(due) is None
 
 
 async def test_the_runtime_tells_the_engine_when_its_commands_wait_and_when_they_move_on() -> None:
@@ -251,7 +251,7 @@ async def test_the_runtime_tells_the_engine_when_its_commands_wait_and_when_they
     world.runtime.post(Submitted(containers=(make_container(1),)))
     await turns()
     _, future = world.writes[-1]
-    world.time += HELD_UP_AFTER_S
+    world.time += STALLED_AFTER_S
     world.runtime.post(SessionLost(worker_id="i-9", last_contact=0.0, reason="anything"))
     await turns()
     assert is_held_up(world)
@@ -260,6 +260,6 @@ async def test_the_runtime_tells_the_engine_when_its_commands_wait_and_when_they
             future.set_result(None)
     await turns()
     assert not is_held_up(world)
-    assert world.engine.pool.moved_on_at == world.time
+    assert world.engine.pool.recovered_at == world.time
     world.runtime.stop()
     await asyncio.wait_for(task, 60)

@@ -76,7 +76,7 @@ def signalled(rig: Rig) -> set[str]:
 
 
 def told(rig: Rig) -> list[tuple[str, StrayAction]]:
-    return [(e.attempt_id, e.deed) for e in rig.published if isinstance(e, PublishStray)]
+    return [(e.attempt_id, e.action) for e in rig.published if isinstance(e, PublishStray)]
 
 
 def decide(rig: Rig, *attempts: str, adopt: bool) -> None:
@@ -97,7 +97,7 @@ def test_what_ours_has_started_or_nobody_knows_who_is_ended_and_said(store: str)
     rig = started_anew(report(1, store))
     assert signalled(rig) == {"c-1-1"}
     [line] = [each for each in rig.published if isinstance(each, PublishStray)]
-    assert (line.deed, line.worker_id, line.container_id) == (
+    assert (line.action, line.worker_id, line.container_id) == (
         StrayAction.ENDED_BY_US,
         "i-old",
         "c-1",
@@ -185,7 +185,7 @@ def test_an_adopted_one_is_left_to_its_own_end_which_is_told() -> None:
     failed = AttemptExit(kind=ExitKind.EXITED, code=3)
     rig.send(AttemptExited(worker_id="i-old", attempt_id="c-1-1", exit=failed))
     last = [each for each in rig.published if isinstance(each, PublishStray)][-1]
-    assert (last.deed, last.exit_code) == (StrayAction.GONE, 3)
+    assert (last.action, last.exit_code) == (StrayAction.GONE, 3)
 
 
 def test_a_new_process_does_not_forget_that_it_is_another_store_s() -> None:
@@ -262,9 +262,9 @@ def test_what_an_image_brings_along_does_not_prove_that_an_instance_is_of_use(st
     rig.probe_now(last_commands(rig, Probe)[-1])
     worker = rig.engine.pool.workers["i-001"]
     assert len(rig.engine.pool.attempts_on("i-001")) > 200
-    assert not worker.health.proven
+    assert not worker.health.has_run
 
 
 def test_what_an_earlier_process_has_started_proves_that_its_instance_is_of_use() -> None:
     rig = started_anew(report(1, OURS))
-    assert rig.engine.pool.workers["i-old"].health.proven
+    assert rig.engine.pool.workers["i-old"].health.has_run

@@ -95,7 +95,7 @@ DECIDING = (
     "longshore.pool.core",
     "longshore.pool.probing",
     "longshore.pool.create_backoff",
-    "longshore.pool.delays",
+    "longshore.pool.backoff",
     "longshore.pool.shutdown",
     "longshore.pool.shutdown_decision",
     "longshore.dispatcher.domain",

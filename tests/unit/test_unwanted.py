@@ -146,7 +146,7 @@ def spending(limit: str, spent: str) -> Limits:
         limits=SpendLimits(settings(limit)),
         placement=Placement.PACKED,
         cluster=Decimal(spent),
-        by_holder={},
+        by_subject={},
     )
     return replace(make_limits(instances=5, max_instances=99), budget=budget)
 

@@ -16,7 +16,7 @@ from longshore.dispatcher.api.schemas.explain import (
     WaitingAnswer,
 )
 from longshore.dispatcher.explain.explanation import Claim, Explanation, Waiting
-from longshore.dispatcher.explain.limits_left import LimitUsage
+from longshore.dispatcher.explain.limit_usage import LimitUsage
 from longshore.dispatcher.scheduler.placement.feasibility_report import (
     NodeSummary,
     TypeFeasibility,
@@ -66,7 +66,7 @@ def _type(verdict: TypeFeasibility) -> TypeAnswer:
         preemptible=verdict.preemptible,
         eligible=verdict.eligible,
         rejections=verdict.reasons_against,
-        hindrance=verdict.hindrance or None,
+        blocked_by=verdict.blocked_by or None,
     )
 
 

@@ -12,7 +12,7 @@ from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT
 
 
 class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance type; `hindrance` is what keeps one from being created now, null for nothing.
+    """One instance type; `blocked_by` is what keeps one from being created now, null for nothing.
 
     `surcharge` is the share of its price that is put on top when types are chosen from, for what
     was lost of its use with instances that the cloud took back.
@@ -24,7 +24,7 @@ class TypeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     preemptible: bool
     eligible: bool
     rejections: tuple[str, ...]
-    hindrance: str | None
+    blocked_by: str | None
 
 
 class FilterCountAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -119,7 +119,7 @@ def start(estimate: EstimateAnswer) -> str:
 def _verdict(type_: TypeAnswer) -> str:
     if type_.rejections:
         return "no: " + ", ".join(type_.rejections)
-    return f"yes, but {type_.hindrance}" if type_.hindrance else "yes"
+    return f"yes, but {type_.blocked_by}" if type_.blocked_by else "yes"
 
 
 def _instances(instances: TallyAnswer) -> list[tuple[str, str]]:

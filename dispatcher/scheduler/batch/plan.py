@@ -15,7 +15,7 @@ created at the end (`_buy`).
 
 **What may be undone, and when.** Containers do not get their places strictly in order: a class
 takes all of its earlier claims at once, and some limits are reached only when instances are
-created. So each start and each group of claims is noted (`UndoEntry`, in `deeds`), and those for
+created. So each start and each group of claims is noted (`UndoEntry`, in `undo_log`), and those for
 containers that come *after* a certain order can be undone, the latest first, also in part:
 
 - `take_back`, where a limit stops everybody behind a container, before or after buying. Claims of
@@ -103,10 +103,10 @@ class _Step(Enum):
 class _Pass:
     view: Snapshot
     plan: Plan
-    outlook: CreateLimits
+    create_limits: CreateLimits
     heads: list[tuple[Order, str, int]] = field(default_factory=list)
     demands: list[UnmetDemand] = field(default_factory=list)
-    deeds: list[UndoEntry] = field(default_factory=list)
+    undo_log: list[UndoEntry] = field(default_factory=list)
     containers_left: int | None = None
     supervisors_left: int | None = None
     shares: Shares = field(default_factory=lambda: Shares(taken=[]))
@@ -132,7 +132,7 @@ class _Pass:
             return _Step.LEAVE if few else self._give_what_is_kept(order, line)
         if self.containers_left == 0:
             # What could not start anyway keeps nobody waiting.
-            own = self.outlook.own_reason(line)
+            own = self.create_limits.own_reason(line)
             return (
                 self._wait(line, own)
                 if own
@@ -186,9 +186,9 @@ class _Pass:
     def _give(self, order: Order, container_id: str, line: ClassPlacement, slot: Slot) -> _Step:
         need = line.request_class.need(slot.type)
         self._spend(line, slot, 1)
-        deed = UndoEntry(order=order, line=line, slot=slot, number=1, first=line.position)
-        deed.is_start = slot.kind is SlotKind.READY
-        if deed.is_start:
+        entry = UndoEntry(order=order, line=line, slot=slot, number=1, first=line.position)
+        entry.is_start = slot.kind is SlotKind.READY
+        if entry.is_start:
             self.view.fleet.take(slot, need)
             if line.claims:
                 # Money came free since a higher one took a claim, which is left to this one.
@@ -199,7 +199,7 @@ class _Pass:
         else:
             self.view.fleet.claim(line.key, slot, need, 1)
             line.claims.append((slot, 1))
-        self._done(deed)
+        self._done(entry)
         return _Step.NEXT
 
     def _give_what_is_kept(self, order: Order, line: ClassPlacement) -> _Step:
@@ -214,9 +214,9 @@ class _Pass:
             line.kept.append((slot, usable - used))
         if used:
             line.claims.append((slot, used))
-            deed = UndoEntry(order=order, line=line, slot=slot, number=used, first=line.position)
-            deed.is_kept = True
-            self._done(deed)
+            entry = UndoEntry(order=order, line=line, slot=slot, number=used, first=line.position)
+            entry.is_kept = True
+            self._done(entry)
         return _Step.NEXT
 
     def _turn(self, line: ClassPlacement) -> int:
@@ -253,10 +253,10 @@ class _Pass:
                 fleet.claim(line.key, slot, line.request_class.need(slot.type), 1)
                 self._spend(line, slot, 1)
                 line.claims.append((slot, 1))
-                deed = UndoEntry(
+                entry = UndoEntry(
                     order=demand.order, line=line, slot=slot, number=1, first=line.position
                 )
-                self.deeds.append(deed)
+                self.undo_log.append(entry)
                 demand.number -= 1
 
     def _give_up(self, line: ClassPlacement, slot: Slot, number: int) -> None:
@@ -270,10 +270,10 @@ class _Pass:
         if budget is not None:
             budget.place(line.key.account, slot, line.request_class.need(slot.type), number)
 
-    def _done(self, deed: UndoEntry) -> None:
-        self.deeds.append(deed)
-        deed.line.position += deed.number
-        self.count(deed.line, -deed.number)
+    def _done(self, entry: UndoEntry) -> None:
+        self.undo_log.append(entry)
+        entry.line.position += entry.number
+        self.count(entry.line, -entry.number)
 
     def _most(self, line: ClassPlacement) -> list[int]:
         """Return the limits of how many more of a class may have a place."""
@@ -302,17 +302,17 @@ class _Pass:
         last = self._last_resort(line) if not line.demanded else None
         if last is not None:
             return self._elsewhere(order, container_id, line, last)
-        own = self.outlook.own_reason(line) or self._account_reason(line)
+        own = self.create_limits.own_reason(line) or self._account_reason(line)
         if own is not None:
             return self._wait(line, own)
         limits = self.view.limits
         if limits.instances >= limits.max_instances:
             full = wait_reasons.full(limits.max_instances)
             return self._stop_at_quota(order, line, container_id, full)
-        options = self.outlook.options(line)
+        options = self.create_limits.options(line)
         if not options:
             return self._wait_for_hold(order, line, container_id)
-        refusal = self.outlook.refusal(line, (option.type for option in options))
+        refusal = self.create_limits.refusal(line, (option.type for option in options))
         if refusal is not None:
             return self._wait_for_money(order, line, container_id, refusal)
         return self._demand_of(order, line, options)
@@ -326,9 +326,9 @@ class _Pass:
         if returns_at <= self.view.now:
             return self._give(order, container_id, line, last)
         if why is None:
-            return self._demand_of(order, line, self.outlook.options(line))
+            return self._demand_of(order, line, self.create_limits.options(line))
         slots = self.view.fleet.slots
-        if not has_others(line.key, slots, (t.name for t in self.outlook.with_room(line))):
+        if not has_others(line.key, slots, (t.name for t in self.create_limits.with_room(line))):
             return self._give(order, container_id, line, last)
         return self._wait(line, self.waiting_elsewhere(line, why))
 
@@ -341,15 +341,15 @@ class _Pass:
 
     def _why_none_new(self, line: ClassPlacement) -> WaitReason | None:
         """Return why no instance may be created for a class, as things are; None when one may."""
-        limits, options = self.view.limits, self.outlook.options(line)
-        own = self.outlook.own_reason(line) or self._account_reason(line)
+        limits, options = self.view.limits, self.create_limits.options(line)
+        own = self.create_limits.own_reason(line) or self._account_reason(line)
         if own is not None:
             return own
         if limits.instances >= limits.max_instances:
             return wait_reasons.full(limits.max_instances)
         if not options:
-            return wait_reasons.why_held(self._hindrances(line))[0]
-        refusal = self.outlook.refusal(line, (option.type for option in options))
+            return wait_reasons.why_held(self._create_blocks(line))[0]
+        refusal = self.create_limits.refusal(line, (option.type for option in options))
         return refusal.reason if refusal is not None else None
 
     def _demand_of(self, order: Order, line: ClassPlacement, options: tuple[Option, ...]) -> _Step:
@@ -363,13 +363,13 @@ class _Pass:
 
     def _account_reason(self, line: ClassPlacement) -> WaitReason | None:
         """Return why the limit of a class's account lets it have nothing now, else None."""
-        refusal = self.outlook.refusal(line, self.outlook.with_room(line))
+        refusal = self.create_limits.refusal(line, self.create_limits.with_room(line))
         if refusal is None or refusal.everywhere:
             return None
         return self.refusals.get(line.key, refusal).reason
 
     def _wait_for_hold(self, order: Order, line: ClassPlacement, container_id: str) -> _Step:
-        reason, is_quota = wait_reasons.why_held(self._hindrances(line))
+        reason, is_quota = wait_reasons.why_held(self._create_blocks(line))
         if is_quota:
             return self._stop_at_quota(order, line, container_id, reason)
         return self._wait(line, reason)
@@ -377,7 +377,7 @@ class _Pass:
     def _wait_for_money(
         self, order: Order, line: ClassPlacement, container_id: str, refusal: BudgetDenial
     ) -> _Step:
-        if not refusal.everywhere or self.outlook.is_doubtful(line):
+        if not refusal.everywhere or self.create_limits.is_doubtful(line):
             return self._wait(line, refusal.reason)
         slot = self._room_of_lower_ones(order, line)
         if slot is not None:
@@ -400,9 +400,11 @@ class _Pass:
         line.demanded = True
         self.count(line, -number)
 
-    def _hindrances(self, line: ClassPlacement) -> list[CreateBlock]:
-        found = [self.outlook.hindrance(type_) for type_ in self.outlook.with_room(line)]
-        return [hindrance for hindrance in found if hindrance is not None]
+    def _create_blocks(self, line: ClassPlacement) -> list[CreateBlock]:
+        found = [
+            self.create_limits.create_block(type_) for type_ in self.create_limits.with_room(line)
+        ]
+        return [create_block for create_block in found if create_block is not None]
 
     # ---- limits that stop others ---------------------------------------------------------------
 
@@ -421,21 +423,23 @@ class _Pass:
         What is below it must not keep it waiting by keeping their instances busy or alive. But for
         what may never be allowed nobody waits.
         """
-        if self.outlook.is_doubtful(line):
+        if self.create_limits.is_doubtful(line):
             return self._wait(line, wait_reasons.doubtful(reason))
         slot = self._room_of_lower_ones(order, line)
         if slot is not None:
             return self._give(order, container_id, line, slot)
         limits, closed = self.view.limits, self.plan.closed
-        found = {t.name: self.outlook.hindrance(t) for t in self.outlook.with_room(line)}
+        found = {
+            t.name: self.create_limits.create_block(t) for t in self.create_limits.with_room(line)
+        }
         quotas = {name: h for name, h in found.items() if h and h.kind is CreateBlockKind.QUOTA}
         everywhere = limits.instances >= limits.max_instances
         everywhere = everywhere or any(h.everywhere for h in quotas.values())
         if not everywhere and quotas.keys() <= closed.keys():
             first = closed[next(iter(quotas))]
             return self._wait(line, wait_reasons.behind(first, reason))
-        for hindrance in quotas.values():
-            for name in hindrance.covers:
+        for create_block in quotas.values():
+            for name in create_block.covers:
                 closed.setdefault(name, container_id)
         if everywhere:
             self.plan.stopped = True
@@ -449,25 +453,25 @@ class _Pass:
         Where instances are short, claims of earlier passes stay: who is next in line gains nothing
         if others lose what is coming for them.
         """
-        for deed in reversed(self.deeds):
-            number = deed.after(order)
-            if number and not (deed.is_kept and self.plan.stopped):
-                self._undo(deed, number)
+        for entry in reversed(self.undo_log):
+            number = entry.after(order)
+            if number and not (entry.is_kept and self.plan.stopped):
+                self._undo(entry, number)
 
-    def _undo(self, deed: UndoEntry, number: int) -> None:
+    def _undo(self, entry: UndoEntry, number: int) -> None:
         """Undo what was decided for the last containers of an entry."""
-        line = deed.line
+        line = entry.line
         line.position -= number
         self.count(line, number)
-        deed.number -= number
-        if deed.is_start:
+        entry.number -= number
+        if entry.is_start:
             line.starts.pop()
-            self.view.fleet.give(deed.slot, line.request_class.need(deed.slot.type))
-            self._spend(line, deed.slot, -1)
+            self.view.fleet.give(entry.slot, line.request_class.need(entry.slot.type))
+            self._spend(line, entry.slot, -1)
         else:
-            place = line.claims.index((deed.slot, deed.number + number))
-            line.claims[place : place + 1] = [(deed.slot, deed.number)] if deed.number else []
-            self._give_up(line, deed.slot, number)
+            place = line.claims.index((entry.slot, entry.number + number))
+            line.claims[place : place + 1] = [(entry.slot, entry.number)] if entry.number else []
+            self._give_up(line, entry.slot, number)
 
     # ---- what is coming for lower ones ---------------------------------------------------------
 
@@ -491,10 +495,10 @@ class _Pass:
         if not found:
             return None
         best = min(found, key=self.view.fleet.rules.key_of)
-        for deed in reversed(self.deeds):
-            if deed.slot is best and not deed.is_start and deed.after(order):
-                self._undo(deed, deed.after(order))
-                self.push_head(deed.line)
+        for entry in reversed(self.undo_log):
+            if entry.slot is best and not entry.is_start and entry.after(order):
+                self._undo(entry, entry.after(order))
+                self.push_head(entry.line)
         for other in self.plan.lines:
             for slot, number in [each for each in other.kept if each[0] is best]:
                 other.kept.remove((slot, number))
@@ -503,9 +507,9 @@ class _Pass:
 
     def _claims_after(self, order: Order) -> Iterator[tuple[ClassPlacement, Slot, int]]:
         """Return the claims of earlier passes for containers that come after an order."""
-        for deed in self.deeds:
-            if not deed.is_start and deed.after(order):
-                yield deed.line, deed.slot, deed.after(order)
+        for entry in self.undo_log:
+            if not entry.is_start and entry.after(order):
+                yield entry.line, entry.slot, entry.after(order)
         for line in self.plan.lines:
             for slot, number in line.kept:
                 yield line, slot, number
@@ -558,10 +562,12 @@ class _Pass:
         for line in self.plan.lines:
             if self._supervisors_left(line) and waiting.get(line.key) is wait_reasons.SUPERVISORS:
                 # The share was kept for others that have found no place either.
-                waiting[line.key] = self.outlook.own_reason(line) or behind or wait_reasons.CREATES
+                waiting[line.key] = (
+                    self.create_limits.own_reason(line) or behind or wait_reasons.CREATES
+                )
             untold = line.position < len(line.request_class) and line.key not in waiting
             if untold and behind is not None:
-                waiting[line.key] = self.outlook.own_reason(line) or behind
+                waiting[line.key] = self.create_limits.own_reason(line) or behind
 
     def start_on_unused(self) -> None:
         """Let those who are behind others have the instances that came for lower ones.
@@ -642,7 +648,7 @@ def plan(view: Snapshot) -> Plan:
     if this.plan.stopped:
         this.take_up_again(before)
     this.tell_the_rest()
-    make_way(view, this.plan, this.outlook)
+    make_way(view, this.plan, this.create_limits)
     if this.plan.stopped or this.plan.closed:
         this.start_on_unused()
     return this.plan
@@ -660,7 +666,7 @@ def _begin(view: Snapshot) -> _Pass:
     return _Pass(
         view=view,
         plan=Plan(lines=lines),
-        outlook=CreateLimits(view.limits),
+        create_limits=CreateLimits(view.limits),
         containers_left=view.limits.containers_left,
         supervisors_left=view.limits.supervisors_left,
         shares=share,
@@ -678,7 +684,7 @@ def _are_short(limits: Limits, lines: Sequence[ClassPlacement]) -> bool:
 def _buy(this: _Pass) -> None:
     """Create for what needs it; where a limit of all stops that, those below wait too."""
     this.look_again()
-    scale_up = ScaleUp(view=this.view, plan=this.plan, outlook=this.outlook)
+    scale_up = ScaleUp(view=this.view, plan=this.plan, create_limits=this.create_limits)
     stop = scale_up.buy(this.demands)
     for line in this.plan.lines:
         line.position = len(line.starts) + line.claimed

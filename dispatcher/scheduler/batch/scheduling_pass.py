@@ -86,7 +86,7 @@ class SchedulingPass:
         self.evictions = parts.evictions
         self.fleet_sync = parts.fleet_sync
         self.workloads = workloads
-        self._kept = parts.kept
+        self._reservations = parts.reservations
         self._market = market
         self._starter = AttemptStarter(parts.pool, parts.table)
         self.waiting: dict[ClassKey, WaitReason] = {}
@@ -109,12 +109,12 @@ class SchedulingPass:
         """Note that a container was locked by an earlier process; the next pass decides."""
         self._loose.add(container_id)
 
-    def left_of(self, type_: InstanceType) -> InstanceType:
+    def allocatable_left(self, type_: InstanceType) -> InstanceType:
         """Return a type as batch work finds a new instance of it, as of the latest pass.
 
         That is without what others take of it, and with the share of its use that was lost.
         """
-        return self._kept.left_of(type_)
+        return self._reservations.allocatable_left(type_)
 
     def next_pass(self, *, wanted: bool) -> float | None:
         """Return when the next pass is due, None for not at all.
@@ -154,7 +154,7 @@ class SchedulingPass:
         self.workloads.place(now)
         types = [self.pool.types[name] for name in sorted(self.pool.types)]
         slots = self.fleet_sync.fleet.slots.keys() | self.pool.workers.keys()
-        if self._kept.update(self.workloads, types, slots) or are_others_scarce:
+        if self._reservations.update(self.workloads, types, slots) or are_others_scarce:
             self._renew_classes()
 
     def _renew_classes(self) -> None:
@@ -196,8 +196,8 @@ class SchedulingPass:
         self._lock(decided)
         fleet = self.fleet_sync.fleet
         coming = (s for s in fleet.claimed() if fleet.slots[s].kind is SlotKind.COMING)
-        awaited = self.workloads.awaited().union(coming, decided.withheld)
-        self.pool.set_awaited(awaited, now)
+        claimed_workers = self.workloads.claimed_workers().union(coming, decided.withheld)
+        self.pool.set_awaited(claimed_workers, now)
         for worker_id in decided.unwanted:
             self.pool.release(worker_id, now)
         self.waiting = decided.waiting
@@ -260,8 +260,8 @@ class SchedulingPass:
         pool = self.pool
         limit = self.concurrency.limit(now)
         placed = self.table.placed
-        spoken_for = placed + self.workloads.promised()
-        instances = len(pool.workers) + self.fleet_sync.hoped_for + self.fleet_sync.missing
+        spoken_for = placed + self.workloads.reserved_count()
+        instances = len(pool.workers) + self.fleet_sync.expected_launches + self.fleet_sync.unlisted
         supervisors = self.concurrency.supervisors(limit)
         return replace(
             create_limits(
@@ -272,7 +272,7 @@ class SchedulingPass:
                 now=now,
             ),
             containers_left=_left(limit, spoken_for),
-            as_new=self.left_of,
+            as_new=self.allocatable_left,
             as_found=pool.as_found,
             supervisors_left=_left(supervisors, self.table.supervisors_placed),
             ceilings=self._ceilings(instances, now),
@@ -336,20 +336,22 @@ class SchedulingPass:
         """
         found: Counter[int] = Counter()
         launches = self.pool.launches
-        hoped_for = {t for t in self._uncertain if t in launches and not launches[t].instance_id}
+        expected_launches = {
+            t for t in self._uncertain if t in launches and not launches[t].instance_id
+        }
         firsts: dict[str, tuple[Order, int]] = {}
         for line in decided.lines if self._uncertain else ():
             position = 0
             for slot, number in line.claims:
                 first = line.request_class.at(position)
                 position += number
-                is_new = slot.kind is SlotKind.NEW or slot.id in hoped_for
+                is_new = slot.kind is SlotKind.NEW or slot.id in expected_launches
                 if slot.id in self._uncertain and is_new and first is not None:
                     found[line.number] += number
                     mine = (first[0], line.number)
                     firsts[slot.id] = min(mine, firsts.get(slot.id, mine))
         found.subtract(Counter(number for _, number in firsts.values()))
-        self._uncertain = hoped_for
+        self._uncertain = expected_launches
         return found
 
     def _unlock(self, ids: set[str], kept: set[str]) -> None:

@@ -58,24 +58,24 @@ class _Shortage:
         return Decimal(len(covered))
 
 
-def make_way(view: Snapshot, plan: Plan, outlook: CreateLimits) -> None:
+def make_way(view: Snapshot, plan: Plan, create_limits: CreateLimits) -> None:
     """Say in a plan which idle instances make way for those who wait at limits."""
     found: list[Slot] = []
     withheld: set[str] = set()
-    for shortage in _shortages(view, plan, outlook):
+    for shortage in _shortages(view, plan, create_limits):
         ranked = _ranked(view, plan, shortage, found)
         if not ranked:
             continue
         leaving = [*view.leaving, *(slot.type for slot in found)]
         lacking = shortage.over - shortage.takes(leaving)
-        going, kept_back = _making_way(view, outlook, shortage, ranked, lacking)
+        going, kept_back = _making_way(view, create_limits, shortage, ranked, lacking)
         found += going
         withheld.update(slot.id for slot in kept_back)
     plan.unwanted = sorted(slot.id for slot in found)
     plan.withheld = sorted(withheld)
 
 
-def _shortages(view: Snapshot, plan: Plan, outlook: CreateLimits) -> Iterator[_Shortage]:
+def _shortages(view: Snapshot, plan: Plan, create_limits: CreateLimits) -> Iterator[_Shortage]:
     """Return the limits that kept somebody waiting: of some types first, then of everything."""
     closed = sorted(plan.closed, key=lambda name: (plan.closed[name], name))
     for container_id, names in groupby(closed, key=lambda name: plan.closed[name]):
@@ -88,17 +88,17 @@ def _shortages(view: Snapshot, plan: Plan, outlook: CreateLimits) -> Iterator[_S
             over=Decimal(0),
         )
     if plan.stopped:
-        yield _of_everything(view, plan, outlook)
+        yield _of_everything(view, plan, create_limits)
 
 
-def _of_everything(view: Snapshot, plan: Plan, outlook: CreateLimits) -> _Shortage:
+def _of_everything(view: Snapshot, plan: Plan, create_limits: CreateLimits) -> _Shortage:
     """Return the limit at which the pass stopped, as it is now that all has been bought."""
     container_id, limits = plan.next_in_line[-1], view.limits
     lines = tuple(_waiting(plan, container_id))
     over = Decimal(max(0, limits.instances + len(plan.creates) - limits.max_instances))
     of_money = False
     if limits.instances + len(plan.creates) < limits.max_instances and lines:
-        refusal = outlook.refusal(lines[0], outlook.with_room(lines[0]))
+        refusal = create_limits.refusal(lines[0], create_limits.with_room(lines[0]))
         if refusal is not None and refusal.everywhere:
             of_money = True
             over = refusal.spent_usd_per_hour - refusal.limit_usd_per_hour
@@ -148,7 +148,7 @@ def _ranked(view: Snapshot, plan: Plan, shortage: _Shortage, found: Sequence[Slo
 
 def _making_way(
     view: Snapshot,
-    outlook: CreateLimits,
+    create_limits: CreateLimits,
     shortage: _Shortage,
     ranked: Sequence[Slot],
     lacking: Decimal,
@@ -163,7 +163,7 @@ def _making_way(
     at_once = [slot for slot in ranked if slot not in spared]
     ahead = _LookAhead(
         view=view,
-        outlook=outlook,
+        create_limits=create_limits,
         shortage=shortage,
         lacking=lacking,
         left=shortage.takes(slot.type for slot in at_once),
@@ -211,7 +211,7 @@ class _LookAhead:
     """Where those who wait for a limit would go, in order."""
 
     view: Snapshot
-    outlook: CreateLimits
+    create_limits: CreateLimits
     shortage: _Shortage
     #: What has to come free for the new instances that are thought of; more than `left` at most for
     #: the first of them.
@@ -259,7 +259,7 @@ class _LookAhead:
         if other is not None and all(slot.id != other.id for slot in self.rooms):
             # It is busy, and has room all the same.
             return self._fill(self._beside(other), line)
-        if not self.outlook.with_room(line):
+        if not self.create_limits.with_room(line):
             return True  # it waits for something else, and nothing that goes would help it
         type_ = self._new_type(line)
         more = self.shortage.takes([type_])
@@ -273,8 +273,8 @@ class _LookAhead:
 
     def _new_type(self, line: ClassPlacement) -> InstanceType:
         """Return the type that would be created for a class: the cheapest that may be."""
-        options = [option.type for option in self.outlook.options(line)]
-        types = options or self.outlook.with_room(line)
+        options = [option.type for option in self.create_limits.options(line)]
+        types = options or self.create_limits.with_room(line)
         covered = [type_ for type_ in types if self.shortage.covers(type_)]
         return (covered or types)[0]
 

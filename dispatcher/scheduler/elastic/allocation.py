@@ -50,10 +50,10 @@ class Allocation:
         self._asks: dict[ClassKey, MemberRequest] = {}
         self.free = Resources()
         self.places_left = view.containers_left
-        for room in sorted(view.rooms, key=lambda room: room.id):
-            self._fleet.put(slot_in(room))
-            if room.kind is SlotKind.READY:
-                self.free = self.free.plus(room.free)
+        for node in sorted(view.nodes, key=lambda node: node.id):
+            self._fleet.put(slot_in(node))
+            if node.kind is SlotKind.READY:
+                self.free = self.free.plus(node.free)
 
     def ask(self, component: Component) -> MemberRequest:
         """Return what a member of a component asks for."""
@@ -75,11 +75,11 @@ class Allocation:
         return self._asks[key]
 
     def slots(self) -> list[Slot]:
-        """Return all instances, sorted by id; they belong to the floor."""
+        """Return all instances, sorted by id; they belong to this."""
         return [slot for _, slot in sorted(self._fleet.slots.items())]
 
     def slot(self, instance_id: str) -> Slot | None:
-        """Return an instance, None for one that takes no new work; it belongs to the floor."""
+        """Return an instance, None for one that takes no new work; it belongs to this."""
         return self._fleet.slots.get(instance_id)
 
     def find(self, ask: MemberRequest, *, coming: bool = False) -> Slot | None:
@@ -97,7 +97,7 @@ class Allocation:
 
     def has_room(self, slot: Slot, wanted: Resources) -> bool:
         """Return whether one more member fits on an instance."""
-        fits = charge(wanted, sharers=slot.sharers).fits_in(slot.free)
+        fits = charge(wanted, on_shared_cpu=slot.on_shared_cpu).fits_in(slot.free)
         return fits and not self._view.rules.is_full(slot.count) and self.may_take(1)
 
     def may_take(self, number: int) -> bool:
@@ -138,40 +138,43 @@ class Allocation:
             self.free = self.free.plus(slot.free.minus(before))
 
 
-def slot_in(room: ElasticNode) -> Slot:
-    """Return a room as something that can be filled."""
+def slot_in(node: ElasticNode) -> Slot:
+    """Return an instance as something that can be filled."""
     return Slot(
-        kind=room.kind,
-        id=room.id,
-        type=room.type,
-        free=room.free,
-        count=room.count,
-        last_busy=room.last_busy,
-        sharers=room.sharers,
+        kind=node.kind,
+        id=node.id,
+        type=node.type,
+        free=node.free,
+        count=node.count,
+        last_busy=node.last_busy,
+        on_shared_cpu=node.on_shared_cpu,
     )
 
 
-# ---- seats, and what is said of those who are to have them ---------------------------------------
+# ---- assignments, and what is said of those who are to have them ---------------------------------
 
 
 def assignment_of(job_id: str, component: Component, index: int, slot: Slot) -> Assignment:
-    """Return the seat of a member on an instance."""
+    """Return the assignment of a member to an instance."""
     place = MemberPlace(job_id=job_id, component=component.name, index=index, instance_id=slot.id)
     wanted = need(slot.type, component.resources, component.unnamed)
     return Assignment(place=place, slot=slot, need=wanted)
 
 
-def allocate(floor: Allocation, job_id: str, part: Part, slot: Slot) -> Assignment:
-    """Take a seat on an instance for a member, and return it."""
+def allocate(allocation: Allocation, job_id: str, part: Part, slot: Slot) -> Assignment:
+    """Assign a member to an instance, taking its room; return that."""
     component, member = part
-    seat = assignment_of(job_id, component, member.index, slot)
-    floor.take(slot, seat.need)
-    return seat
+    assignment = assignment_of(job_id, component, member.index, slot)
+    allocation.take(slot, assignment.need)
+    return assignment
 
 
-def as_listed(seats: Sequence[Assignment], parts: Sequence[Part]) -> list[Assignment]:
-    """Return seats in the order of their members."""
-    known = {(seat.place.component, seat.place.index): seat for seat in seats}
+def as_listed(assignments: Sequence[Assignment], parts: Sequence[Part]) -> list[Assignment]:
+    """Return assignments in the order of their members."""
+    known = {
+        (assignment.place.component, assignment.place.index): assignment
+        for assignment in assignments
+    }
     return [known[component.name, member.index] for component, member in parts]
 
 
@@ -182,7 +185,7 @@ def by_member(place: MemberPlace) -> tuple[str, str, int]:
 
 def by_size(component: Component) -> tuple[int, int, int, int]:
     """Return the sort key by which what is hard to place comes first."""
-    wanted = charge(component.resources, sharers=0)
+    wanted = charge(component.resources, on_shared_cpu=0)
     return (-wanted.gpus, -wanted.cpu_millis, -wanted.memory_bytes, -wanted.disk_bytes)
 
 

@@ -87,7 +87,7 @@ def host_of(address: str) -> str:
 
 # ---- carrying out what is decided of elastic jobs: containers started, ended, and let go of ------
 
-UNPAID_WAIT_S = 30.0
+OVER_BUDGET_WAIT_S = 30.0
 """For how long a job, or an elastic member, gives its place up that may not be paid."""
 
 
@@ -99,7 +99,7 @@ class ElasticApplier:
         *,
         pool: PoolPort,
         table: ContainerPort,
-        rooms: CapacityView,
+        capacity: CapacityView,
         rules: PackingPolicy,
         most_placed: Callable[[float], int | None],
         is_paid: Callable[[Container, Worker, Resources], bool],
@@ -110,7 +110,7 @@ class ElasticApplier:
         """
         self._pool = pool
         self._table = table
-        self._rooms = rooms
+        self._capacity = capacity
         self._rules = rules
         self._most_placed = most_placed
         self._is_paid = is_paid
@@ -168,7 +168,7 @@ class ElasticApplier:
             container = self.container(live, (member.component, member.index))
             if container is None or not container.has_open_attempt:
                 never.append(without_place(member))
-            elif container.attempts[-1].ending is None and not container.cancel_requested:
+            elif container.attempts[-1].intended_outcome is None and not container.cancel_requested:
                 decided.append(EndAttempt(container_id=container.id, outcome=outcome, by=why))
         live.put(never)
         return decided
@@ -219,7 +219,7 @@ class ElasticApplier:
             if self._table.gates.reason(container) is not None:
                 continue
             if not self._is_paid(container, worker, wanted):
-                if self._leave_unpaid(live, member, now + UNPAID_WAIT_S):
+                if self._leave_over_budget(live, member, now + OVER_BUDGET_WAIT_S):
                     return
             elif self._fits(worker, wanted):
                 if hosts is None:
@@ -228,7 +228,7 @@ class ElasticApplier:
                 renewals = live.job.renewals
                 self._starter.start(container.id, worker, wanted, now, revision=renewals, more=more)
 
-    def _leave_unpaid(self, live: ElasticState, member: Member, not_before: float) -> bool:
+    def _leave_over_budget(self, live: ElasticState, member: Member, not_before: float) -> bool:
         """Take its place from a member that may not be paid; return whether its whole job waits.
 
         The job waits if it needs the member and nothing of it runs. If something runs, essential
@@ -248,11 +248,11 @@ class ElasticApplier:
 
     def _fits(self, worker: Worker, wanted: Resources) -> bool:
         """Return whether a member may be started on an instance now: others may not be gone yet."""
-        base = self._rooms.bases.get(worker.id)
-        if base is None or base.room.kind is not SlotKind.READY:
+        base = self._capacity.bases.get(worker.id)
+        if base is None or base.node.kind is not SlotKind.READY:
             return False
-        free = worker.load.free.minus(self._rooms.kept_by_others(worker.id))
-        fits = charge(wanted, sharers=worker.load.sharers).fits_in(free)
+        free = worker.load.free.minus(self._capacity.kept_by_others(worker.id))
+        fits = charge(wanted, on_shared_cpu=worker.load.on_shared_cpu).fits_in(free)
         return fits and not self._rules.is_full(slot_of(worker).count)
 
     def _address_of(self, instance_id: str) -> str:

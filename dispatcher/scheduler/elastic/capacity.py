@@ -26,7 +26,7 @@ from longshore.pool.port import PoolPort
 class NodeCapacity:
     """An instance as it will be once those that are told to end have ended."""
 
-    room: ElasticNode
+    node: ElasticNode
     #: The room that those still take.
     going: Resources = NOTHING
 
@@ -85,7 +85,7 @@ class CapacityView:
     def update(self, now: float) -> bool:
         """Take in what has changed in the pool; return whether anything did for these jobs."""
         pool = self._pool
-        others = dict(self._daemons.kept)
+        others = dict(self._daemons.reservations)
         ids = others.keys() | self._others.keys()
         stale = {i for i in ids if others.get(i) != self._others.get(i)}
         stale |= self._changes.drain()
@@ -94,7 +94,7 @@ class CapacityView:
             stale |= pool.workers.keys()
             self._whole = False
         # What is claimed on those that come changes without a word.
-        stale |= {id_ for id_, b in self._bases.items() if b.room.kind is not SlotKind.READY}
+        stale |= {id_ for id_, b in self._bases.items() if b.node.kind is not SlotKind.READY}
         fresh = dict(self._bases)
         for slot_id in stale:
             fresh.pop(slot_id, None)
@@ -106,7 +106,7 @@ class CapacityView:
             base = self._of_worker(pool.workers[worker_id], leaving.values(), now)
             if base is not None:
                 fresh[worker_id] = base
-        for pending in pool.hoped_for():
+        for pending in pool.expected_launches():
             launching = self._of_launch(pending.launch.token, pending.launch.type_name)
             if launching is not None:
                 fresh[pending.launch.token] = launching
@@ -134,9 +134,9 @@ class CapacityView:
             slot.release(worker.load.attempts[attempt_id])
         # What is going beside them is not ours to count on: nor is the cpu that they share.
         killed = (id_ for id_ in worker.load.sharing if self._is_killed(id_))
-        slot.sharers -= sum(not self._is_going(id_) for id_ in killed)
+        slot.on_shared_cpu -= sum(not self._is_going(id_) for id_ in killed)
         going = slot.free.minus(before)
-        return NodeCapacity(room=room_of(slot), going=going)
+        return NodeCapacity(node=node_of(slot), going=going)
 
     def _of_launch(self, token: str, type_name: str) -> NodeCapacity | None:
         type_ = self._pool.types.get(type_name)
@@ -146,10 +146,10 @@ class CapacityView:
         slot.free = slot.free.minus(self._others.get(token, NOTHING))
         self._leave_to_newcomers(slot)
         self._leave_to_claims(slot, token)
-        return NodeCapacity(room=room_of(slot))
+        return NodeCapacity(node=node_of(slot))
 
     def _leave_to_newcomers(self, slot: Slot) -> None:
-        slot.free = slot.free.minus(self._new.taken_of(slot.type))
+        slot.free = slot.free.minus(self._new.daemon_overhead(slot.type))
 
     def _leave_to_claims(self, slot: Slot, slot_id: str) -> None:
         """Leave what batch work has claimed on an instance that was created for it."""
@@ -168,10 +168,10 @@ class CapacityView:
         container = self._table.containers[container_id]
         if self._table.jobs.type_of(container.job_id) is not JobType.ELASTIC:
             return False
-        return container.cancel_requested or container.attempts[-1].ending is not None
+        return container.cancel_requested or container.attempts[-1].intended_outcome is not None
 
 
-def room_of(slot: Slot) -> ElasticNode:
+def node_of(slot: Slot) -> ElasticNode:
     """Return a slot as elastic jobs see it."""
     return ElasticNode(
         id=slot.id,
@@ -179,24 +179,26 @@ def room_of(slot: Slot) -> ElasticNode:
         free=slot.free,
         kind=slot.kind,
         count=slot.count,
-        sharers=slot.sharers,
+        on_shared_cpu=slot.on_shared_cpu,
         last_busy=slot.last_busy,
     )
 
 
-def with_seats(room: ElasticNode, needs: Iterable[Resources]) -> tuple[ElasticNode, Sequence[bool]]:
+def with_members(
+    node: ElasticNode, needs: Iterable[Resources]
+) -> tuple[ElasticNode, Sequence[bool]]:
     """Return a room with some more members in it, and for each whether it fits.
 
     One that had a place may not: somebody with a better right may have taken the room meanwhile.
     """
-    slot = slot_in(room)
-    seated = []
+    slot = slot_in(node)
+    fitting = []
     for need in needs:
-        fits = charge(need, sharers=slot.sharers).fits_in(slot.free)
-        seated.append(fits)
+        fits = charge(need, on_shared_cpu=slot.on_shared_cpu).fits_in(slot.free)
+        fitting.append(fits)
         if fits:
             slot.assign(need)
-    return room_of(slot), seated
+    return node_of(slot), fitting
 
 
 def kept_of(base: NodeCapacity, needs: Iterable[Resources]) -> Resources:
@@ -205,7 +207,7 @@ def kept_of(base: NodeCapacity, needs: Iterable[Resources]) -> Resources:
     Room of those that are told to end need not be kept: they still hold it, so that nobody else
     gets it.
     """
-    slot = slot_in(base.room)
+    slot = slot_in(base.node)
     for need in needs:
         slot.assign(need)
-    return clamped(base.room.free.minus(slot.free).minus(base.going))
+    return clamped(base.node.free.minus(slot.free).minus(base.going))

@@ -72,23 +72,23 @@ class ElasticScheduler:
         settings: SchedulerSettings,
         new: NewInstances,
         rules: PackingPolicy,
-        rooms: CapacityView,
-        deeds: ElasticApplier,
+        capacity: CapacityView,
+        applier: ElasticApplier,
         market: ElasticMarket,
         cpus: SpareCpus,
     ) -> None:
         """Know of no job; `new` tells what is left of new instances."""
         self._table = table
         self._settings = settings
-        self._deeds = deeds
+        self._applier = applier
         self._cpus = cpus
         self._pass = ElasticPass(
             pool=pool,
             settings=settings,
             new=new,
             rules=rules,
-            rooms=rooms,
-            deeds=deeds,
+            capacity=capacity,
+            applier=applier,
             market=market,
             lives=self._in_order,
         )
@@ -101,24 +101,24 @@ class ElasticScheduler:
     # ---- what others ask ---------------------------------------------------------------------
 
     @property
-    def kept(self) -> Mapping[str, Resources]:
+    def reservations(self) -> Mapping[str, Resources]:
         """Return the room that is kept for members that are not started, by slot; not a copy."""
-        return self._pass.kept
+        return self._pass.reservations
 
     @property
-    def awaited(self) -> frozenset[str]:
+    def claimed_workers(self) -> frozenset[str]:
         """Return the instances on which there is such room: they are not idle."""
-        return self._pass.awaited
+        return self._pass.claimed_workers
 
     @property
-    def promised(self) -> int:
+    def reserved_count(self) -> int:
         """Return how many members have such room, or are to have it."""
-        return sum(self._pass.promised_on.values())
+        return sum(self._pass.reserved_on.values())
 
     @property
-    def promised_on(self) -> Mapping[str, int]:
+    def reserved_on(self) -> Mapping[str, int]:
         """Return how many those are, by slot; not a copy."""
-        return self._pass.promised_on
+        return self._pass.reserved_on
 
     def next_due(self) -> float | None:
         """Return when something is to be done that no event tells of, None for never."""
@@ -171,7 +171,7 @@ class ElasticScheduler:
     def began(self, container: Container, now: float, /) -> None:
         """Note that a member runs: the pass that follows starts those whose turn it is then."""
         live, decided = self._known(container.job_id, now)
-        self._deeds.carry_out(decided, now)
+        self._applier.carry_out(decided, now)
         key = key_of(container)
         self._cpus.note(container.attempts[-1].instance_id)
         live.job = lifecycle.started(live.job, *key)
@@ -197,12 +197,12 @@ class ElasticScheduler:
         live.job = fate.job
         match fate.verdict:
             case MemberDecision.GOES_ON:
-                self._deeds.rejoin(live)
+                self._applier.rejoin(live)
                 return [self._again(live, key, closed)]
             case MemberDecision.QUEUED_AGAIN:
                 begins_anew = end_reasons.next_start(closed)
                 outcome = AttemptOutcome.PREEMPTED
-                decided = self._deeds.stops(live, fate.stops, outcome, begins_anew)
+                decided = self._applier.stops(live, fate.stops, outcome, begins_anew)
                 return [*decided, Requeue(container_id=container.id)]
             case MemberDecision.SUCCEEDED:
                 succeeded = JobResult(state=JobState.SUCCEEDED)
@@ -267,8 +267,8 @@ class ElasticScheduler:
         stopping = [replace(member, state=MemberState.STOPPING) for member in here]
         live.put(stopping)
         ending = end_reasons.job_end(comes_to)
-        stops = self._deeds.stops(live, stopping, AttemptOutcome.CANCELLED, ending)
-        finishes = self._deeds.finishes(live, why, but)
+        stops = self._applier.stops(live, stopping, AttemptOutcome.CANCELLED, ending)
+        finishes = self._applier.finishes(live, why, but)
         live.job = replace(live.job, claims=())
         return [ConcludeJob(job_id=live.job.id, result=comes_to), *stops, *finishes]
 
@@ -308,8 +308,8 @@ class ElasticScheduler:
         for job_id in sorted(self._stirred & self._ids.keys()):
             if job_id in jobs:
                 live, decided = self._known(job_id, now)
-                self._deeds.carry_out(decided, now)
-                self._deeds.carry_out(self._look_at(live), now)
+                self._applier.carry_out(decided, now)
+                self._applier.carry_out(self._look_at(live), now)
         ended = [id_ for id_ in self._stirred | self._over.keys() if id_ not in jobs]
         for job_id in sorted(ended):
             self._over.pop(job_id, None)
@@ -336,11 +336,11 @@ class ElasticScheduler:
         live.put(
             [
                 without_place(member)
-                for _, member in self._deeds.unstarted(live)
+                for _, member in self._applier.unstarted(live)
                 if (member.component, member.index) in live.barred
             ]
         )
-        self._deeds.rejoin(live)
+        self._applier.rejoin(live)
         return []
 
     def check(self) -> None:
@@ -354,7 +354,7 @@ class ElasticScheduler:
                 continue
             for key in live.ids:
                 is_gone = live.member(key).state is MemberState.GONE
-                if not is_gone and self._deeds.container(live, key) is None:
+                if not is_gone and self._applier.container(live, key) is None:
                     raise BugError(f"{live.job.id}: the container of {key} has ended for good")
 
     def _is_held(self, container: Container) -> bool:

@@ -46,22 +46,22 @@ def unreserved_millis(allocatable: Resources, reserved: Iterable[Resources]) -> 
 
     `reserved` is what each container there was given, those of elastic jobs and all others.
     """
-    left, sharers = allocatable, 0
+    left, on_shared_cpu = allocatable, 0
     for given in sorted(reserved, key=lambda given: given.cpu_millis):
-        left = left.minus(charge(given, sharers=sharers))
-        sharers += given.cpu_millis == 0
+        left = left.minus(charge(given, on_shared_cpu=on_shared_cpu))
+        on_shared_cpu += given.cpu_millis == 0
     return max(0, left.cpu_millis)
 
 
-def cpu_limits(spare_millis: int, sharers: Iterable[CpuShare]) -> dict[str, int]:
+def cpu_limits(spare_millis: int, shares: Iterable[CpuShare]) -> dict[str, int]:
     """Return what each container may use, in thousandths of a cpu, by attempt.
 
     All that is spare is given out, if anybody may have it: what cannot be halved goes to the first
     by id.
     """
-    everybody = sorted(sharers, key=lambda sharer: sharer.attempt_id)
-    limits = {sharer.attempt_id: sharer.least_millis for sharer in everybody}
-    takers = [sharer.attempt_id for sharer in everybody if not sharer.given.gpus]
+    everybody = sorted(shares, key=lambda share: share.attempt_id)
+    limits = {share.attempt_id: share.least_millis for share in everybody}
+    takers = [share.attempt_id for share in everybody if not share.given.gpus]
     for number, attempt_id in enumerate(takers):
         limits[attempt_id] += spare_millis // len(takers) + (number < spare_millis % len(takers))
     return limits
@@ -133,23 +133,23 @@ class SpareCpus:
                 self._share(worker)
 
     def _share(self, worker: Worker) -> None:
-        sharers = [
-            s for id_ in worker.load.attempts if (s := self._sharer(worker, id_)) is not None
+        shares = [
+            s for id_ in worker.load.attempts if (s := self._share_of(worker, id_)) is not None
         ]
         given = self._given.get(worker.id)
         if given is None or given.attached_at != worker.link.attached_at:
             given = _Given(attached_at=worker.link.attached_at)
-        if not sharers:
+        if not shares:
             self._given.pop(worker.id, None)
             return
         spare = unreserved_millis(as_found(worker).allocatable, worker.load.attempts.values())
-        wanted = cpu_limits(spare, sharers)
+        wanted = cpu_limits(spare, shares)
         for change in changes(given.limits, wanted):
             self._pool.limit_cpus(worker.id, change.attempt_id, change.cpu_millis)
         given.limits = wanted
         self._given[worker.id] = given
 
-    def _sharer(self, worker: Worker, attempt_id: str) -> CpuShare | None:
+    def _share_of(self, worker: Worker, attempt_id: str) -> CpuShare | None:
         """Return an attempt if it is of an elastic job and runs; with GPUs it has what it has."""
         attempt = self._pool.attempt(attempt_id)
         container_id = self._table.open_attempts.get(attempt_id)

@@ -28,9 +28,9 @@ _Parts = tuple[ElasticJob, Sequence[Part]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """The seats that there are, and what is wanted beside them."""
+    """The assignments that can be made, and what is wanted beside them."""
 
-    seats: list[Assignment]
+    assignments: list[Assignment]
     demand: list[MemberDemand]
 
     @property
@@ -46,21 +46,23 @@ class UnplacedMembers:
     nothing is created twice.
     """
 
-    def __init__(self, floor: Allocation, view: ElasticView) -> None:
+    def __init__(self, allocation: Allocation, view: ElasticView) -> None:
         """A job beyond limits that finds room for a part only keeps nothing.
 
         Members for whom an instance was just bought go there. If each took the best room instead,
         the instance of another might be filled, and that one be left without.
         """
-        self._floor = floor
-        self._beyond: Container[str] = view.beyond
-        self._hoped = {by_member(place): place.instance_id for place in view.hopes}
+        self._allocation = allocation
+        self._infeasible: Container[str] = view.infeasible
+        self._soft_reserved = {
+            by_member(place): place.instance_id for place in view.soft_reservations
+        }
         self._bought = {of: list(slot_ids) for of, slot_ids in view.bought.items()}
         self._asked_for = 0
         #: The jobs that wait of which all that is needed has room, or is asked for.
         self.counted: set[str] = set()
         #: The places that count for elastic members, wherever they are.
-        self.hopes: list[MemberPlace] = []
+        self.soft_reservations: list[MemberPlace] = []
         #: What is kept on instances that are, or were, on their way.
         self.claims: list[MemberPlace] = []
         self.demand: list[MemberDemand] = []
@@ -78,31 +80,39 @@ class UnplacedMembers:
         If not all of it may have a place, nothing is kept or created for it: that would only stand
         by.
         """
-        held = {(seat.place.component, seat.place.index) for seat in claimed}
+        held = {(assignment.place.component, assignment.place.index) for assignment in claimed}
         others = [part for part in needed if (part[0].name, part[1].index) not in held]
-        if not self._floor.may_take(self._asked_for + len(others)):
-            for seat in claimed:
-                self._floor.give(seat.slot, seat.need)
+        if not self._allocation.may_take(self._asked_for + len(others)):
+            for assignment in claimed:
+                self._allocation.give(assignment.slot, assignment.need)
             return reasons.too_many(len(needed)) if why.code == "no_room" else why
-        self.claims += [seat.place for seat in claimed]
-        coming = {seat.slot.id for seat in claimed if seat.slot.kind is not SlotKind.READY}
-        mark = self._floor.mark()
+        self.claims += [assignment.place for assignment in claimed]
+        coming = {
+            assignment.slot.id
+            for assignment in claimed
+            if assignment.slot.kind is not SlotKind.READY
+        }
+        mark = self._allocation.mark()
         found = self._find(job, others)
         self.demand += found.demand
         lacking = found.number
-        if lacking and job.id in self._beyond:
-            self._floor.undo(mark)
+        if lacking and job.id in self._infeasible:
+            self._allocation.undo(mark)
             return why
         self.counted.add(job.id)
         self._asked_for += lacking
-        places = [seat.place for seat in found.seats if seat.slot.kind is not SlotKind.READY]
+        places = [
+            assignment.place
+            for assignment in found.assignments
+            if assignment.slot.kind is not SlotKind.READY
+        ]
         self.claims += places
         coming |= {place.instance_id for place in places}
         if lacking or not coming or why.code != "no_room":
             return why
         return reasons.on_its_way(len(coming))
 
-    def extras(self, lacking: Sequence[_Parts]) -> None:
+    def grow(self, lacking: Sequence[_Parts]) -> None:
         """Find room for elastic members of jobs that may have instances created for them; last of
         all.
 
@@ -112,22 +122,22 @@ class UnplacedMembers:
         was bought for another, who would then have one more bought.)
         """
         few = self._within_limits(lacking)
-        mark = self._floor.mark()
+        mark = self._allocation.mark()
         bought = {of: list(slot_ids) for of, slot_ids in self._bought.items()}
         found = self._look_around(few)
         if found.number:
-            self._floor.undo(mark)
+            self._allocation.undo(mark)
             self._bought = bought
-            seated, others = self._where_expected(few)
+            placed, others = self._where_expected(few)
             kept = self._look_around(others)
             if kept.number < found.number:
-                found = replace(kept, seats=[*seated, *kept.seats])
-        self.hopes = [seat.place for seat in found.seats]
+                found = replace(kept, assignments=[*placed, *kept.assignments])
+        self.soft_reservations = [assignment.place for assignment in found.assignments]
         self.demand += found.demand
 
     def _within_limits(self, lacking: Iterable[_Parts]) -> list[_Parts]:
         """Return as many parts, in order, as may have a place beside those asked for so far."""
-        left = self._floor.places_left
+        left = self._allocation.places_left
         if left is None:
             return list(lacking)
         left -= self._asked_for
@@ -138,50 +148,52 @@ class UnplacedMembers:
         return few
 
     def _where_expected(self, wanting: Iterable[_Parts]) -> tuple[list[Assignment], list[_Parts]]:
-        """Seat parts where they count on room, or something was bought for them.
+        """Assign parts where they count on room, or something was bought for them.
 
-        Returns their seats, and all others.
+        Returns their assignments, and all others.
         """
-        seats = []
+        assignments = []
         others: list[_Parts] = []
         for job, parts in wanting:
             left = []
             for component, member in parts:
-                hoped = self._hoped.get((job.id, component.name, member.index))
-                slot = self._with_room(component, hoped) or self._bought_for(job, component)
+                reserved_on = self._soft_reserved.get((job.id, component.name, member.index))
+                slot = self._with_room(component, reserved_on) or self._bought_for(job, component)
                 if slot is None:
                     left.append((component, member))
                 else:
-                    seats.append(allocate(self._floor, job.id, (component, member), slot))
+                    assignments.append(
+                        allocate(self._allocation, job.id, (component, member), slot)
+                    )
             others.append((job, left))
-        return seats, others
+        return assignments, others
 
     def _look_around(self, wanting: Iterable[_Parts]) -> _Found:
         found = [self._find(job, parts) for job, parts in wanting]
         return _Found(
-            seats=[seat for each in found for seat in each.seats],
+            assignments=[assignment for each in found for assignment in each.assignments],
             demand=[demand for each in found for demand in each.demand],
         )
 
     def _find(self, job: ElasticJob, parts: Iterable[Part]) -> _Found:
         """Take room for those for whom there is some, and return what the others want."""
-        seats = []
+        assignments = []
         lacking: dict[str, tuple[Component, int]] = {}
         for part in parts:
             component = part[0]
             slot = self._bought_for(job, component)
             if slot is None and component.name not in lacking:
-                slot = self._floor.find(self._floor.ask(component), coming=True)
+                slot = self._allocation.find(self._allocation.ask(component), coming=True)
             if slot is None:
                 number = lacking.get(component.name, (component, 0))[1]
                 lacking[component.name] = (component, number + 1)
             else:
-                seats.append(allocate(self._floor, job.id, part, slot))
+                assignments.append(allocate(self._allocation, job.id, part, slot))
         demand = [
             MemberDemand(job_id=job.id, component=component.name, role=component.role, count=number)
             for component, number in lacking.values()
         ]
-        return _Found(seats=seats, demand=demand)
+        return _Found(assignments=assignments, demand=demand)
 
     def _bought_for(self, job: ElasticJob, component: Component) -> Slot | None:
         """Return the next instance that was bought for a member of a component, if it has room."""
@@ -189,8 +201,8 @@ class UnplacedMembers:
         return self._with_room(component, left.pop(0)) if left else None
 
     def _with_room(self, component: Component, slot_id: str | None) -> Slot | None:
-        slot = None if slot_id is None else self._floor.slot(slot_id)
+        slot = None if slot_id is None else self._allocation.slot(slot_id)
         if slot is None:
             return None
-        wanted = self._floor.ask(component).needs.get(slot.type.name)
-        return slot if wanted is not None and self._floor.has_room(slot, wanted) else None
+        wanted = self._allocation.ask(component).needs.get(slot.type.name)
+        return slot if wanted is not None and self._allocation.has_room(slot, wanted) else None

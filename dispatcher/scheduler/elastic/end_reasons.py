@@ -36,14 +36,14 @@ def member_end(key: Key, closed: ClosedAttempt, now: float) -> MemberExit:
     """Return the end of a member as the rules want it."""
     attempt = closed.attempt
     code = attempt.exit_code
-    ending = _ending(closed)
-    if ending is MemberExitKind.EXITED and attempt.outcome is AttemptOutcome.FAILED and not code:
+    exit_kind = _exit_kind(closed)
+    if exit_kind is MemberExitKind.EXITED and attempt.outcome is AttemptOutcome.FAILED and not code:
         code = 1  # the program ended well, and too late or otherwise amiss
     why = attempt.reason.message if attempt.reason is not None else ""
     return MemberExit(
         component=key[0],
         index=key[1],
-        ending=ending,
+        kind=exit_kind,
         exit_code=code or 0,
         why=why,
         ran_s=ran_s(attempt, now),
@@ -52,16 +52,18 @@ def member_end(key: Key, closed: ClosedAttempt, now: float) -> MemberExit:
 
 def is_worn_out(closed: ClosedAttempt) -> bool:
     """Return whether a member that is not told to end has died as often as it may."""
-    return len(closed.container.attempts) >= ATTEMPTS_MOST and closed.attempt.ending is None
+    return (
+        len(closed.container.attempts) >= ATTEMPTS_MOST and closed.attempt.intended_outcome is None
+    )
 
 
-def _ending(closed: ClosedAttempt) -> MemberExitKind:
+def _exit_kind(closed: ClosedAttempt) -> MemberExitKind:
     attempt = closed.attempt
     outcome, code = attempt.outcome, attempt.reason.code if attempt.reason is not None else ""
     if closed.refused and outcome is AttemptOutcome.FAILED:
         # Whatever else was to become of it: it would be refused again.
         return MemberExitKind.START_REFUSED
-    if attempt.ending in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
+    if attempt.intended_outcome in (AttemptOutcome.PREEMPTED, AttemptOutcome.CANCELLED):
         return MemberExitKind.STOPPED
     if code == ENGINE_FAILURE and outcome is AttemptOutcome.FAILED:
         return MemberExitKind.START_REFUSED
@@ -145,7 +147,7 @@ def with_cause(why: WaitReason | None, container: Container) -> WaitReason | Non
     return replace(why, message=f"{why.message}: {last.message}")
 
 
-def beyond(why: WaitReason, quotas: Sequence[QuotaBound] = ()) -> WaitReason:
+def beyond_quota(why: WaitReason, quotas: Sequence[QuotaBound] = ()) -> WaitReason:
     """Return why a job waits for whose lack of room no instances can be created.
 
     `quotas` are those, as errors have told of them, that it would exceed.

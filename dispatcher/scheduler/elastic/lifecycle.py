@@ -12,7 +12,7 @@ from typing import assert_never
 from longshore.dispatcher.domain.containers import Reason
 from longshore.dispatcher.domain.jobs import Role
 from longshore.dispatcher.scheduler.elastic.model import ElasticJob, Member, MemberState, Part
-from longshore.pool.delays import doubled_s
+from longshore.pool.backoff import doubled_s
 
 AGAIN_FIRST_S = 1.0
 AGAIN_MOST_S = 60.0
@@ -41,7 +41,7 @@ class MemberExit:
 
     component: str
     index: int
-    ending: MemberExitKind
+    kind: MemberExitKind
     #: That of a program that exited.
     exit_code: int = 0
     #: What was wrong, in words: of what was lost, of a start that failed for a cause that may pass,
@@ -95,8 +95,8 @@ def ended(job: ElasticJob, end: MemberExit, now: float, *, most_losses: int) -> 
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)
     )
     is_stopping = member.state is MemberState.STOPPING
-    is_final = component.role is Role.ESSENTIAL and end.ending is MemberExitKind.START_REFUSED
-    if end.ending is MemberExitKind.STOPPED or (is_stopping and not is_final):
+    is_final = component.role is Role.ESSENTIAL and end.kind is MemberExitKind.START_REFUSED
+    if end.kind is MemberExitKind.STOPPED or (is_stopping and not is_final):
         return Transition(job=_with(job, _without_place(member)))
     if not (member.state.has_place or is_stopping):
         return Transition(job=job)
@@ -128,14 +128,14 @@ def may_start(job: ElasticJob) -> tuple[Member, ...]:
 def _after_essential(
     job: ElasticJob, member: Member, end: MemberExit, now: float, most_losses: int
 ) -> Transition:
-    if end.ending is MemberExitKind.EXITED and end.exit_code == 0:
+    if end.kind is MemberExitKind.EXITED and end.exit_code == 0:
         return _finished(job, member)
     job = _with(job, _without_place(member))
     reason = _fatal(job, end, most_losses)
     if reason is not None:
         stopped, stops = _all_stopped(job)
         return Transition(job=stopped, verdict=MemberDecision.FAILED, stops=stops, reason=reason)
-    if end.ending is MemberExitKind.LOST:
+    if end.kind is MemberExitKind.LOST:
         job = replace(job, losses=job.losses + 1)
     return _queued_again(job, now)
 
@@ -143,7 +143,7 @@ def _after_essential(
 def _fatal(job: ElasticJob, end: MemberExit, most_losses: int) -> Reason | None:
     """Return why a job fails after the end of an essential member, None for what may pass."""
     name = end.component
-    match end.ending:
+    match end.kind:
         case MemberExitKind.EXITED:
             why = f"essential {name} exited with {end.exit_code}"
             return Reason(code="essential_failed", message=why)
@@ -199,7 +199,7 @@ def _all_stopped(job: ElasticJob) -> tuple[ElasticJob, tuple[Member, ...]]:
 
 def _after_elastic(member: Member, end: MemberExit, now: float) -> Member:
     """Return an elastic member after its end: it is placed again, the first time at once."""
-    if end.ending is MemberExitKind.EXITED and end.exit_code == 0:
+    if end.kind is MemberExitKind.EXITED and end.exit_code == 0:
         return replace(member, state=MemberState.FINISHED, instance_id="")
     deaths = deaths_after(member.deaths, end.ran_s)
     return replace(_without_place(member), deaths=deaths, not_before=now + delay_s(deaths))

@@ -180,7 +180,7 @@ class ElasticNode:
     kind: SlotKind = SlotKind.READY
     #: How many containers those are, and how many of them share a cpu.
     count: int = 0
-    sharers: int = 0
+    on_shared_cpu: int = 0
     last_busy: float = 0.0
 
 
@@ -191,7 +191,7 @@ class ElasticView:
     #: All that wait or run, in any order.
     jobs: tuple[ElasticJob, ...]
     #: The instances that take new work, those on their way included.
-    rooms: tuple[ElasticNode, ...]
+    nodes: tuple[ElasticNode, ...]
     #: The instance types that are configured.
     types: tuple[InstanceType, ...]
     rules: PackingPolicy
@@ -199,11 +199,11 @@ class ElasticView:
     max_price_factor: float = 1.5
     #: The jobs of which not all that is essential can be had within the limits: nothing is kept for
     #: them in part.
-    beyond: frozenset[str] = frozenset()
+    infeasible: frozenset[str] = frozenset()
     #: Those of them that are at a limit of their own project or user: they come last.
-    unpaid: frozenset[str] = frozenset()
+    over_budget: frozenset[str] = frozenset()
     #: Those that earlier plans have tried in vain.
-    passed: frozenset[str] = frozenset()
+    tried_before: frozenset[str] = frozenset()
     #: How many containers may ever have a place at once, None for any number.
     containers_most: int | None = None
     #: How many more may have a place now, None for any number; below 0 where too many have one.
@@ -213,7 +213,7 @@ class ElasticView:
     #: Whose limits of spending count for which job, by its id.
     accounts: Mapping[str, SpendSubjects] = field(default_factory=dict)
     #: Where elastic members counted on room in the last plan.
-    hopes: tuple[MemberPlace, ...] = ()
+    soft_reservations: tuple[MemberPlace, ...] = ()
     #: The instances that have just been created for members of a component, one for each of them.
     bought: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
@@ -242,7 +242,7 @@ class ElasticPlan:
     #: Room kept for essential members of jobs that wait, on instances that were on their way.
     claims: tuple[MemberPlace, ...] = ()
     #: Where elastic members count on room that is not kept for them: nothing is created for these.
-    hopes: tuple[MemberPlace, ...] = ()
+    soft_reservations: tuple[MemberPlace, ...] = ()
     #: In the order in which it counts: all that is essential first.
     demand: tuple[MemberDemand, ...] = ()
     #: What each job that lacks something waits for, by id in policy order.
@@ -250,4 +250,4 @@ class ElasticPlan:
     #: When waiting alone may change the plan, None for never.
     next_at: float | None = None
     #: Jobs that were tried in vain, while there are some that were not tried since.
-    passed: frozenset[str] = frozenset()
+    tried_before: frozenset[str] = frozenset()

@@ -19,18 +19,18 @@ from longshore.dispatcher.scheduler.elastic.model import ElasticJob
 class RotatingBudget:
     """Who may be tried in one pass, where more jobs want something in vain than a pass can try."""
 
-    def __init__(self, most: int, passed: frozenset[str]) -> None:
-        """Allow `most` turns that count; the second half is for jobs that are not in `passed`."""
+    def __init__(self, most: int, tried_before: frozenset[str]) -> None:
+        """Allow `most` turns that count; the second half is for jobs not in `tried_before`."""
         self._most = most
-        self._passed = passed
+        self._tried_before = tried_before
         self._counted = 0
-        self._in_vain: set[str] = set()
+        self._failed: set[str] = set()
         #: The jobs for which this pass had no turn left.
         self.later: set[str] = set()
 
     def admits(self, job_id: str) -> bool:
         """Return whether a job has a turn now; whoever has none is noted as `later`."""
-        most = self._most // 2 if job_id in self._passed else self._most
+        most = self._most // 2 if job_id in self._tried_before else self._most
         if self._counted < most:
             return True
         self.later.add(job_id)
@@ -42,18 +42,18 @@ class RotatingBudget:
 
     def fail(self, job_id: str) -> None:
         """Note that a job had its turn in vain."""
-        self._in_vain.add(job_id)
+        self._failed.add(job_id)
 
     @property
     def unserved(self) -> set[str]:
         """Return who had a turn in vain, or none; a copy."""
-        return self._in_vain | self.later
+        return self._failed | self.later
 
     @property
-    def passed(self) -> frozenset[str]:
+    def tried_before(self) -> frozenset[str]:
         """Return the jobs that let others go first in the next pass; none once all had a turn."""
-        has_new = bool(self.later - self._passed)
-        return self._passed | self._in_vain if has_new else frozenset()
+        has_new = bool(self.later - self._tried_before)
+        return self._tried_before | self._failed if has_new else frozenset()
 
 
 # ---- in which order elastic jobs have their turn, and how fast they get on -----------------------

@@ -46,7 +46,7 @@ class _Attempt:
     """What a turn comes to, if it is committed."""
 
     #: The places of the job's essential members.
-    seats: list[Assignment]
+    assignments: list[Assignment]
     #: The elastic members of earlier passes that give way for them.
     gone: frozenset[MemberPlace]
     #: Those that gave way in an earlier turn, and for which there is room again.
@@ -59,15 +59,15 @@ class ElasticPlacement:
     """Who has a place on the instances that are there, as the turns of a pass give it."""
 
     def __init__(
-        self, floor: Allocation, order: Sequence[ElasticJob], purse: ElasticBudget, now: float
+        self, allocation: Allocation, order: Sequence[ElasticJob], budget: ElasticBudget, now: float
     ) -> None:
-        self._floor = floor
+        self._allocation = allocation
         self._order = order
-        self._purse = purse
+        self._budget = budget
         self._now = now
         self._parts = {job.id: list(job.all_members()) for job in order}
         self._asks = {
-            (job.id, component.name): floor.ask(component)
+            (job.id, component.name): allocation.ask(component)
             for job in order
             for component in job.components
         }
@@ -76,8 +76,8 @@ class ElasticPlacement:
         self._turns: list[ElasticJob] = []
         self._hopeless: set[tuple[ClassKey, ...]] = set()
         # Jobs equal to one of these fare as it did, until somebody else has a place.
-        self._in_vain: set[tuple[tuple[ClassKey, ...], tuple[ClassKey, ...]]] = set()
-        self._willing = [seat for job in order for seat in self._giveable(job)]
+        self._failed_kinds: set[tuple[tuple[ClassKey, ...], tuple[ClassKey, ...]]] = set()
+        self._willing = [assignment for job in order for assignment in self._giveable(job)]
         self._gone: dict[MemberPlace, str] = {}
         #: The essential members that were placed.
         self.starts: list[Assignment] = []
@@ -114,8 +114,8 @@ class ElasticPlacement:
 
     def placed(self) -> list[MemberPlace]:
         """Return the new places: those of essential members first."""
-        elastic = [seat for seats in self.fresh.values() for seat in seats]
-        return [seat.place for seat in (*self.starts, *elastic)]
+        elastic = [assignment for assignments in self.fresh.values() for assignment in assignments]
+        return [assignment.place for assignment in (*self.starts, *elastic)]
 
     @property
     def stops(self) -> list[MemberStop]:
@@ -132,24 +132,24 @@ class ElasticPlacement:
     def begin(self, job: ElasticJob) -> WaitReason | None:
         """Place the essential members of a job that waits, or return why that cannot be."""
         kind = self._keys(job, self.needed(job)), self._keys(job, self._growth[job.id])
-        if not self.claimed[job.id] and kind in self._in_vain:
+        if not self.claimed[job.id] and kind in self._failed_kinds:
             return reasons.NO_LESS_FREE
-        mark = self._floor.mark()
+        mark = self._allocation.mark()
         self._free_claims(job)
-        before = self._floor.free
+        before = self._allocation.free
         turn = self._take_turn(job)
         if turn is None:
             why = self._no_room(job)
-        elif self._takes_from_others(turn) and not is_less(self._floor.free, before):
+        elif self._takes_from_others(turn) and not is_less(self._allocation.free, before):
             why = reasons.NO_LESS_FREE
             if not self.claimed[job.id]:
-                self._in_vain.add(kind)
-        elif (unpaid := self._purse.pay(job.id, turn.seats)) is not None:
-            why = unpaid
+                self._failed_kinds.add(kind)
+        elif (over_budget := self._budget.pay(job.id, turn.assignments)) is not None:
+            why = over_budget
         else:
             self._commit(job, turn)
             return None
-        self._floor.undo(mark)
+        self._allocation.undo(mark)
         return why
 
     def go_on(self, job: ElasticJob) -> WaitReason | None:
@@ -160,16 +160,16 @@ class ElasticPlacement:
         if not self.needed(job):
             self._turns.append(job)
             self.fresh[job.id] = self._grow(job)
-            self._in_vain.clear()
+            self._failed_kinds.clear()
             return None
-        mark = self._floor.mark()
+        mark = self._allocation.mark()
         self._free_claims(job)
         turn = self._take_turn(job)
         if turn is not None:
             self._commit(job, turn)
             return None
         why = self._no_room(job)
-        self._floor.undo(mark)
+        self._allocation.undo(mark)
         return why
 
     def _take_turn(self, job: ElasticJob) -> _Attempt | None:
@@ -178,40 +178,40 @@ class ElasticPlacement:
 
         Nobody is set aside if there is room beside all others.
         """
-        mark = self._floor.mark()
-        seats = self._seat(job, self._largest_first(job), iter(()), [])
-        if seats is None:
-            self._floor.undo(mark)
-            seats = self._seat_where_kept(job)
-        if seats is not None:
+        mark = self._allocation.mark()
+        assignments = self._allocate(job, self._largest_first(job), iter(()), [])
+        if assignments is None:
+            self._allocation.undo(mark)
+            assignments = self._allocate_where_kept(job)
+        if assignments is not None:
             return _Attempt(
-                seats=as_listed(seats, self.needed(job)),
+                assignments=as_listed(assignments, self.needed(job)),
                 gone=frozenset(),
                 spared=frozenset(),
                 fresh={**self.fresh, job.id: self._grow(job)},
             )
-        self._floor.undo(mark)
-        for seats in self.fresh.values():
-            self._give_all(seats)
+        self._allocation.undo(mark)
+        for assignments in self.fresh.values():
+            self._give_all(assignments)
         needed = self.needed(job)
         asks = self._keys(job, needed)
-        found = None if asks in self._hopeless else self._seat_all(job, needed)
+        found = None if asks in self._hopeless else self._allocate_all(job, needed)
         if found is None:
             self._hopeless.add(asks)
-            self._floor.undo(mark)
+            self._allocation.undo(mark)
             return None
-        seats, displaced = found
-        back = {seat.place for seat in displaced if self._sits_again(seat)}
-        gone = frozenset(seat.place for seat in displaced) - back
-        given = [seat for seat in self._willing if seat.place in self._gone]
-        spared = frozenset(seat.place for seat in given if self._sits_again(seat))
+        assignments, displaced = found
+        back = {assignment.place for assignment in displaced if self._still_fits(assignment)}
+        gone = frozenset(assignment.place for assignment in displaced) - back
+        given = [assignment for assignment in self._willing if assignment.place in self._gone]
+        spared = frozenset(assignment.place for assignment in given if self._still_fits(assignment))
         fresh = {each.id: self._grow(each) for each in (*self._turns, job)}
-        return _Attempt(seats=seats, gone=gone, spared=spared, fresh=fresh)
+        return _Attempt(assignments=assignments, gone=gone, spared=spared, fresh=fresh)
 
     def _commit(self, job: ElasticJob, turn: _Attempt) -> None:
-        self._in_vain.clear()
+        self._failed_kinds.clear()
         self._turns.append(job)
-        self.starts += turn.seats
+        self.starts += turn.assignments
         self.fresh = turn.fresh
         for place in turn.spared:
             del self._gone[place]
@@ -219,12 +219,12 @@ class ElasticPlacement:
         self.claimed[job.id] = []
         for each in self._from(job):
             self.claimed[each.id] = [
-                seat for seat in self.claimed[each.id] if self._sits_again(seat)
+                assignment for assignment in self.claimed[each.id] if self._still_fits(assignment)
             ]
 
     # ---- essential members -------------------------------------------------------------------
 
-    def _seat_all(
+    def _allocate_all(
         self, job: ElasticJob, needed: Sequence[Part]
     ) -> tuple[list[Assignment], list[Assignment]] | None:
         """Return places for all, and the elastic members displaced for them; None if that cannot
@@ -234,54 +234,54 @@ class ElasticPlacement:
         all give way and it is tried once more.
         """
         largest_first = self._largest_first(job)
-        mark = self._floor.mark()
+        mark = self._allocation.mark()
         victims = self._staying()[::-1]
         waiting, displaced = iter(victims), list[Assignment]()
-        seats = self._seat(job, largest_first, waiting, displaced)
-        if seats is None and displaced:
-            self._floor.undo(mark)
+        assignments = self._allocate(job, largest_first, waiting, displaced)
+        if assignments is None and displaced:
+            self._allocation.undo(mark)
             self._give_all(victims)
             displaced = victims
-            seats = self._seat(job, largest_first, iter(()), [])
-        if seats is None:
+            assignments = self._allocate(job, largest_first, iter(()), [])
+        if assignments is None:
             return None
         # From the first job on, as they are to be put back.
-        return as_listed(seats, needed), displaced[::-1]
+        return as_listed(assignments, needed), displaced[::-1]
 
-    def _seat(
+    def _allocate(
         self,
         job: ElasticJob,
         members: Sequence[Part],
         victims: Iterator[Assignment],
         displaced: list[Assignment],
     ) -> list[Assignment] | None:
-        seats = []
+        assignments = []
         for component, member in members:
             ask = self.ask(job, component)
-            while (slot := self._floor.find(ask)) is None:
+            while (slot := self._allocation.find(ask)) is None:
                 victim = next(victims, None)
                 if victim is None:
                     return None
-                self._floor.give(victim.slot, victim.need)
+                self._allocation.give(victim.slot, victim.need)
                 displaced.append(victim)
-            seats.append(allocate(self._floor, job.id, (component, member), slot))
-        return seats
+            assignments.append(allocate(self._allocation, job.id, (component, member), slot))
+        return assignments
 
-    def _seat_where_kept(self, job: ElasticJob) -> list[Assignment] | None:
+    def _allocate_where_kept(self, job: ElasticJob) -> list[Assignment] | None:
         """Place members where room is kept for them, then the others in order.
 
         That is how demand is counted before anything is created, so that what was enough then is so
         here.
         """
         kept = self.claimed[job.id]
-        for seat in kept:
-            if seat.slot.kind is not SlotKind.READY or not self._sits_again(seat):
+        for assignment in kept:
+            if assignment.slot.kind is not SlotKind.READY or not self._still_fits(assignment):
                 return None
-        known = {(seat.place.component, seat.place.index) for seat in kept}
+        known = {(assignment.place.component, assignment.place.index) for assignment in kept}
         needed = self.needed(job)
         others = [part for part in needed if (part[0].name, part[1].index) not in known]
-        seats = self._seat(job, others, iter(()), [])
-        return None if seats is None else [*kept, *seats]
+        assignments = self._allocate(job, others, iter(()), [])
+        return None if assignments is None else [*kept, *assignments]
 
     def _keys(self, job: ElasticJob, parts: Sequence[Part]) -> tuple[ClassKey, ...]:
         return tuple(self.ask(job, component).key for component, _ in parts)
@@ -292,24 +292,24 @@ class ElasticPlacement:
     def _no_room(self, job: ElasticJob) -> WaitReason:
         """Return why a job's essential members have no room, as things are."""
         needed = self.needed(job)
-        mark = self._floor.mark()
-        for seats in (*self.fresh.values(), self._staying()):
-            self._give_all(seats)
-        if not self._floor.may_take(len(needed)):
-            self._floor.undo(mark)
+        mark = self._allocation.mark()
+        for assignments in (*self.fresh.values(), self._staying()):
+            self._give_all(assignments)
+        if not self._allocation.may_take(len(needed)):
+            self._allocation.undo(mark)
             return reasons.too_many(len(needed))
-        seated = 0
+        placed = 0
         for component, member in needed:
-            slot = self._floor.find(self.ask(job, component))
+            slot = self._allocation.find(self.ask(job, component))
             if slot is None:
                 break
-            allocate(self._floor, job.id, (component, member), slot)
-            seated += 1
-        component = needed[min(seated, len(needed) - 1)][0]
-        short = reasons.shortages(self._floor, self.ask(job, component))
-        self._floor.undo(mark)
+            allocate(self._allocation, job.id, (component, member), slot)
+            placed += 1
+        component = needed[min(placed, len(needed) - 1)][0]
+        short = reasons.shortages(self._allocation, self.ask(job, component))
+        self._allocation.undo(mark)
         return reasons.no_room(
-            component, seated=seated, wanted=len(needed), mode=job.mode, short=short
+            component, placed=placed, wanted=len(needed), mode=job.mode, short=short
         )
 
     # ---- elastic members ---------------------------------------------------------------------
@@ -327,38 +327,40 @@ class ElasticPlacement:
 
     def _grow(self, job: ElasticJob) -> list[Assignment]:
         """Place as many elastic members of a job as fit, in order."""
-        seats: list[Assignment] = []
+        assignments: list[Assignment] = []
         full: set[str] = set()
         for component, member in self._growth[job.id]:
             if component.name in full:
                 continue
-            slot = self._floor.find(self.ask(job, component))
+            slot = self._allocation.find(self.ask(job, component))
             if slot is None:
                 full.add(component.name)
             else:
-                seats.append(allocate(self._floor, job.id, (component, member), slot))
-        return seats
+                assignments.append(allocate(self._allocation, job.id, (component, member), slot))
+        return assignments
 
     def _staying(self) -> list[Assignment]:
         """Return the elastic members of earlier passes that may give way, and have not."""
-        return [seat for seat in self._willing if seat.place not in self._gone]
+        return [assignment for assignment in self._willing if assignment.place not in self._gone]
 
     def _giveable(self, job: ElasticJob) -> list[Assignment]:
         """Return the elastic members of earlier passes that may give way."""
         if job.mode is not ElasticMode.FLEXIBLE or not job.is_running:
             return []
-        seats = []
+        assignments = []
         for component, member in self._parts[job.id]:
-            slot = self._floor.slot(member.instance_id) if member.state.has_place else None
+            slot = self._allocation.slot(member.instance_id) if member.state.has_place else None
             if component.role is Role.ELASTIC and slot is not None:
-                seats.append(assignment_of(job.id, component, member.index, slot))
-        return seats
+                assignments.append(assignment_of(job.id, component, member.index, slot))
+        return assignments
 
     def _takes_from_others(self, turn: _Attempt) -> bool:
         """Return whether anybody has fewer elastic members after a turn."""
         if turn.gone:
             return True
-        return any(len(turn.fresh[job_id]) < len(seats) for job_id, seats in self.fresh.items())
+        return any(
+            len(turn.fresh[job_id]) < len(assignments) for job_id, assignments in self.fresh.items()
+        )
 
     # ---- claims ------------------------------------------------------------------------------
 
@@ -366,18 +368,18 @@ class ElasticPlacement:
         """Return what the last plan kept for a job that waits, where it is still to be had."""
         components = {component.name: component for component in job.components}
         waiting = {(component.name, member.index) for component, member in self.needed(job)}
-        seats = []
+        assignments = []
         for place in job.claims if not job.is_running else ():
-            slot = self._floor.slot(place.instance_id)
+            slot = self._allocation.slot(place.instance_id)
             if slot is None or (place.component, place.index) not in waiting:
                 continue
-            seat = assignment_of(job.id, components[place.component], place.index, slot)
-            if self._sits_again(seat):
-                seats.append(seat)
-        if not self._floor.may_take(len(waiting) - len(seats)):
-            self._give_all(seats)
+            assignment = assignment_of(job.id, components[place.component], place.index, slot)
+            if self._still_fits(assignment):
+                assignments.append(assignment)
+        if not self._allocation.may_take(len(waiting) - len(assignments)):
+            self._give_all(assignments)
             return []
-        return seats
+        return assignments
 
     def _free_claims(self, job: ElasticJob) -> None:
         """Give back what is kept for a job and for those after it."""
@@ -387,15 +389,15 @@ class ElasticPlacement:
     def _from(self, job: ElasticJob) -> Sequence[ElasticJob]:
         return self._order[self._positions[job.id] :]
 
-    # ---- seats -------------------------------------------------------------------------------
+    # ---- assignments -------------------------------------------------------------------------
 
-    def _sits_again(self, seat: Assignment) -> bool:
-        """Take a seat's room, and return whether there was enough."""
-        if not self._floor.has_room(seat.slot, seat.need):
+    def _still_fits(self, assignment: Assignment) -> bool:
+        """Take an assignment's room again, and return whether there was enough."""
+        if not self._allocation.has_room(assignment.slot, assignment.need):
             return False
-        self._floor.take(seat.slot, seat.need)
+        self._allocation.take(assignment.slot, assignment.need)
         return True
 
-    def _give_all(self, seats: Sequence[Assignment]) -> None:
-        for seat in seats:
-            self._floor.give(seat.slot, seat.need)
+    def _give_all(self, assignments: Sequence[Assignment]) -> None:
+        for assignment in assignments:
+            self._allocation.give(assignment.slot, assignment.need)

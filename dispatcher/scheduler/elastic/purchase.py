@@ -34,7 +34,7 @@ class PurchaseOutcome(Enum):
 class PurchaseResult:
     """What one round of buying came to."""
 
-    deal: PurchaseOutcome
+    outcome: PurchaseOutcome
     #: What was bought, one for each member that is to go there.
     launches: Mapping[JobComponent, tuple[str, ...]] = field(default_factory=dict)
 
@@ -72,57 +72,68 @@ class ElasticMarket:
         #: Whether more was wanted in the latest round than was bought.
         self.is_short = False
         #: The jobs for which the limits never allow enough, as the latest round found.
-        self.beyond: frozenset[str] = frozenset()
+        self.infeasible: frozenset[str] = frozenset()
         #: Those of them for which that is a limit of their own project or user.
-        self.unpaid: frozenset[str] = frozenset()
+        self.over_budget: frozenset[str] = frozenset()
         #: The quotas, as errors have told of them, that some of them would exceed, by job.
         self.over_quota: Mapping[str, tuple[QuotaBound, ...]] = {}
         #: For which job each instance was launched, by token.
-        self._buyers: dict[str, str] = {}
-        self._passed: frozenset[str] = frozenset()
+        self._bought_for: dict[str, str] = {}
+        self._tried_before: frozenset[str] = frozenset()
 
     def buy(
-        self, view: ElasticView, demand: Sequence[MemberDemand], now: float, visit: PurchaseRound
+        self,
+        view: ElasticView,
+        demand: Sequence[MemberDemand],
+        now: float,
+        purchase_round: PurchaseRound,
     ) -> PurchaseResult:
         """Buy instances for `demand` within the limits; return what the pass is to do next.
 
-        `COME_BACK`: nothing is bought, since other jobs are `beyond` limits than the plan was made
-        with. One that is newly beyond them keeps no room, which may do for others; one that no
+        `COME_BACK`: nothing is bought, since other jobs are `infeasible` than the plan was made
+        with. One that is newly so keeps no room, which may do for others; one that no
         longer is needs room that the plan did not count. Only the first round looks for the latter,
         so that a job does not go to and fro; the last round always buys, so that a pass comes back
         twice at most.
 
-        `PLAN_AGAIN`: something is bought, or `beyond` or `unpaid` changed. `NOTHING_NEW`: neither.
+        `PLAN_AGAIN`: something is bought, or `infeasible` or `over_budget` changed.
+        `NOTHING_NEW`: neither.
         """
-        before, self.beyond = self.beyond, frozenset()
-        unpaid, self.unpaid = self.unpaid, frozenset()
+        before, self.infeasible = self.infeasible, frozenset()
+        over_budget, self.over_budget = self.over_budget, frozenset()
         self.is_short = False
         self.over_quota = {}
         if not demand:
-            # Who was behind those that were beyond limits may want something by now.
-            if visit is not PurchaseRound.LAST and (before or unpaid):
-                return PurchaseResult(deal=PurchaseOutcome.COME_BACK)
-            return PurchaseResult(deal=_again(is_new=bool(before or unpaid)))
-        found = purchase_list(view, demand, self._limits(now), self._passed)
+            # Who was behind those that were infeasible may want something by now.
+            if purchase_round is not PurchaseRound.LAST and (before or over_budget):
+                return PurchaseResult(outcome=PurchaseOutcome.COME_BACK)
+            return PurchaseResult(outcome=_again(is_new=bool(before or over_budget)))
+        found = purchase_list(view, demand, self._limits(now), self._tried_before)
         self.over_quota = dict(found.over_quota)
-        is_first = visit is PurchaseRound.FIRST
-        less = before - found.beyond if is_first else frozenset()
-        if found.purchases and visit is not PurchaseRound.LAST and (found.beyond - before or less):
+        is_first = purchase_round is PurchaseRound.FIRST
+        less = before - found.infeasible if is_first else frozenset()
+        if (
+            found.purchases
+            and purchase_round is not PurchaseRound.LAST
+            and (found.infeasible - before or less)
+        ):
             self.is_short = True
-            self.beyond = found.beyond if is_first else found.beyond | before
-            self.unpaid = found.unpaid if is_first else found.unpaid | unpaid
-            return PurchaseResult(deal=PurchaseOutcome.COME_BACK)
+            self.infeasible = found.infeasible if is_first else found.infeasible | before
+            self.over_budget = found.over_budget if is_first else found.over_budget | over_budget
+            return PurchaseResult(outcome=PurchaseOutcome.COME_BACK)
         for scope in found.tried:
             self._pool.try_quota(scope, now)
         launches = self._launch(found.purchases, view, now)
         self.is_short = found.is_short
-        self.beyond = found.beyond
-        self.unpaid = found.unpaid
-        self._passed = found.passed
+        self.infeasible = found.infeasible
+        self.over_budget = found.over_budget
+        self._tried_before = found.tried_before
         if not found.purchases:
             self._let_go({each.job_id for each in demand}, now)
-        is_new = bool(found.purchases) or self.beyond != before or self.unpaid != unpaid
-        return PurchaseResult(deal=_again(is_new=is_new), launches=launches)
+        is_new = (
+            bool(found.purchases) or self.infeasible != before or self.over_budget != over_budget
+        )
+        return PurchaseResult(outcome=_again(is_new=is_new), launches=launches)
 
     def _launch(
         self, purchases: Sequence[Purchase], view: ElasticView, now: float
@@ -132,7 +143,7 @@ class ElasticMarket:
             payer = payer_of(view.accounts.get(purchase.job_id, ()))
             type_ = self._pool.types[purchase.type.name]
             token = self._pool.launch(type_, payer, now)
-            self._buyers[token] = purchase.job_id
+            self._bought_for[token] = purchase.job_id
             for of, count in purchase.contents:
                 launches[of] = launches.get(of, ()) + (token,) * count
             if self._spend is not None:
@@ -147,12 +158,12 @@ class ElasticMarket:
         """
         pool = self._pool
         there = pool.launches.keys() | {worker.token for worker in pool.workers.values()}
-        self._buyers = {token: of for token, of in self._buyers.items() if token in there}
+        self._bought_for = {token: of for token, of in self._bought_for.items() if token in there}
         if not self.over_quota or wanting - self.over_quota.keys():
             return
         for worker in sorted(pool.workers.values(), key=lambda worker: worker.id):
-            unused = worker.id not in pool.awaited and now >= worker.state_since + _UNUSED_S
-            if unused and self._buyers.get(worker.token) in self.over_quota:
+            unused = worker.id not in pool.claimed_workers and now >= worker.state_since + _UNUSED_S
+            if unused and self._bought_for.get(worker.token) in self.over_quota:
                 pool.release(worker.id, now)
 
     def _limits(self, now: float) -> Limits:
@@ -169,7 +180,7 @@ class ElasticMarket:
         spend = self._spend
         if spend is None:
             return None
-        spend.update(self._pool.hoped_for())
+        spend.update(self._pool.expected_launches())
         return spend.budget(self._table.spend, self._table.queue.classes(), self._fleet_sync.fleet)
 
 

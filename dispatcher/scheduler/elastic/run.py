@@ -32,7 +32,7 @@ from longshore.dispatcher.scheduler.elastic import end_reasons
 from longshore.dispatcher.scheduler.elastic.allocation import slot_in
 from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier, need_on
 from longshore.dispatcher.scheduler.elastic.budget import SPEND_LIMIT
-from longshore.dispatcher.scheduler.elastic.capacity import CapacityView, kept_of, with_seats
+from longshore.dispatcher.scheduler.elastic.capacity import CapacityView, kept_of, with_members
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticPlan,
@@ -83,8 +83,8 @@ class ElasticPass:
         settings: SchedulerSettings,
         new: NewInstances,
         rules: PackingPolicy,
-        rooms: CapacityView,
-        deeds: ElasticApplier,
+        capacity: CapacityView,
+        applier: ElasticApplier,
         market: ElasticMarket,
         lives: Callable[[], list[ElasticState]],
     ) -> None:
@@ -96,66 +96,66 @@ class ElasticPass:
         self._settings = settings
         self._new = new
         self._rules = rules
-        self._rooms = rooms
-        self._deeds = deeds
+        self._capacity = capacity
+        self._applier = applier
         self._market = market
         self._spend_limits = SpendLimits(settings)
         self._lives = lives
         #: The room of members that are not started yet, by slot.
-        self.kept: dict[str, Resources] = {}
+        self.reservations: dict[str, Resources] = {}
         #: The instances on which there is any.
-        self.awaited: frozenset[str] = frozenset()
+        self.claimed_workers: frozenset[str] = frozenset()
         #: How many members that room is for, by slot.
-        self.promised_on: Mapping[str, int] = {}
+        self.reserved_on: Mapping[str, int] = {}
         self._places_left: int | None = None
         #: Why jobs wait, by id.
         self.waiting: Mapping[str, WaitReason] = {}
         #: When to decide again though nothing happens, None for never.
         self.next_at: float | None = None
-        self._passed: frozenset[str] = frozenset()
-        self._hopes: tuple[MemberPlace, ...] = ()
+        self._tried_before: frozenset[str] = frozenset()
+        self._soft_reservations: tuple[MemberPlace, ...] = ()
         self._wanted_again: tuple[JobComponent, ...] = ()
 
     def rest(self) -> None:
         """Keep nothing: there are no jobs."""
-        self.kept = {}
-        self.awaited = frozenset()
-        self.promised_on = {}
+        self.reservations = {}
+        self.claimed_workers = frozenset()
+        self.reserved_on = {}
         self.waiting = {}
         self.next_at = None
-        self._hopes = ()
-        self._rooms.forget()
+        self._soft_reservations = ()
+        self._capacity.forget()
 
     def run(self, now: float, *, wanted: bool) -> None:
         """Decide anew if it is `wanted` or anything has changed; start what can be started now."""
-        changed = self._rooms.update(now)
+        changed = self._capacity.update(now)
         lost = self._give_up_lost_places()
         due = self.next_at is not None and self.next_at <= now
         limit_moved = self._places_left != self._left(now)
         if wanted or changed or lost or due or limit_moved:
             self._decide(now)
         for live in self._lives():
-            self._deeds.start(live, now)
+            self._applier.start(live, now)
         # By now some are going.
-        self._rooms.update(now)
+        self._capacity.update(now)
         self._places_left = self._left(now)
         self._keep()
 
     def _left(self, now: float) -> int | None:
         """Return how many more may have a place, counting those that are told to end as ended."""
-        left = self._deeds.places_left(now)
+        left = self._applier.places_left(now)
         if left is None:
             return None
-        left += len(self._rooms.leaving)
-        return left - sum(len(seats) for seats in self._seats().values())
+        left += len(self._capacity.leaving)
+        return left - sum(len(unstarted) for unstarted in self._unstarted().values())
 
-    def _seats(self) -> dict[str, list[tuple[ElasticState, Component, Member]]]:
+    def _unstarted(self) -> dict[str, list[tuple[ElasticState, Component, Member]]]:
         """Return the members that have a place and are not started yet, by instance."""
-        seats: dict[str, list[tuple[ElasticState, Component, Member]]] = {}
+        unstarted: dict[str, list[tuple[ElasticState, Component, Member]]] = {}
         for live in self._lives():
-            for component, member in self._deeds.unstarted(live):
-                seats.setdefault(member.instance_id, []).append((live, component, member))
-        return seats
+            for component, member in self._applier.unstarted(live):
+                unstarted.setdefault(member.instance_id, []).append((live, component, member))
+        return unstarted
 
     def _give_up_lost_places(self) -> bool:
         """Let members wait again whose instance takes no work any more, or is taken by others.
@@ -163,16 +163,16 @@ class ElasticPass:
         Returns whether there are any.
         """
         lost = False
-        for instance_id, seats in sorted(self._seats().items()):
-            base = self._rooms.bases.get(instance_id)
-            seated = [False] * len(seats)
+        for instance_id, unstarted in sorted(self._unstarted().items()):
+            base = self._capacity.bases.get(instance_id)
+            fitting = [False] * len(unstarted)
             if base is not None:
-                needs = [need_on(base.room.type, component) for _, component, _ in seats]
-                seated = list(with_seats(base.room, needs)[1])
-            for has_room, (live, _, member) in zip(seated, seats, strict=True):
+                needs = [need_on(base.node.type, component) for _, component, _ in unstarted]
+                fitting = list(with_members(base.node, needs)[1])
+            for has_room, (live, _, member) in zip(fitting, unstarted, strict=True):
                 if not has_room:
                     live.put([without_place(member)])
-                    self._deeds.rejoin(live)
+                    self._applier.rejoin(live)
                     lost = True
         return lost
 
@@ -184,35 +184,37 @@ class ElasticPass:
         self._follow_instances()
         plan = self._plan(now)
         is_new = False
-        for visit in PurchaseRound:
-            receipt = self._market.buy(self._with_budget(now), plan.demand, now, visit)
-            if receipt.deal is not PurchaseOutcome.NOTHING_NEW:
-                self._rooms.update(now)
+        for purchase_round in PurchaseRound:
+            result = self._market.buy(self._with_budget(now), plan.demand, now, purchase_round)
+            if result.outcome is not PurchaseOutcome.NOTHING_NEW:
+                self._capacity.update(now)
                 wanted = plan.demand
-                come_back = receipt.deal is PurchaseOutcome.COME_BACK
-                plan = self._plan(now) if come_back else self._plan_once(now, receipt.launches)
-                self._wanted_again = self._bought_in_vain(wanted, receipt.launches, plan.demand)
-            if receipt.deal is not PurchaseOutcome.COME_BACK:
-                is_new = receipt.deal is PurchaseOutcome.PLAN_AGAIN
+                come_back = result.outcome is PurchaseOutcome.COME_BACK
+                plan = self._plan(now) if come_back else self._plan_once(now, result.launches)
+                self._wanted_again = self._bought_unused(wanted, result.launches, plan.demand)
+            if result.outcome is not PurchaseOutcome.COME_BACK:
+                is_new = result.outcome is PurchaseOutcome.PLAN_AGAIN
                 break
-        self._passed = plan.passed
-        beyond = self._market.beyond
+        self._tried_before = plan.tried_before
+        infeasible = self._market.infeasible
         over = self._market.over_quota
         self.waiting = {
-            job_id: end_reasons.beyond(why, over.get(job_id, ())) if job_id in beyond else why
+            job_id: end_reasons.beyond_quota(why, over.get(job_id, ()))
+            if job_id in infeasible
+            else why
             for job_id, why in plan.waiting
         }
         in_time = self._settings.elastic.policy in _IN_TIME and bool(plan.waiting)
-        unpaid = any(why.code == SPEND_LIMIT for why in self.waiting.values())
-        # Nobody has tried yet to buy what is wanted only since the last visit.
+        over_budget = any(why.code == SPEND_LIMIT for why in self.waiting.values())
+        # Nobody has tried yet to buy what is wanted only since the last round.
         untried = is_new and bool(plan.demand)
-        again = in_time or unpaid or untried or self._market.is_short
+        again = in_time or over_budget or untried or self._market.is_short
         ends = [plan.next_at, now + _AGAIN_S if again else None]
         self.next_at = min((end for end in ends if end is not None), default=None)
 
     def _follow_instances(self) -> None:
         """Move claims, and what is counted on, from a launch to the instance that came of it."""
-        bases = self._rooms.bases
+        bases = self._capacity.bases
         workers = (self._pool.workers.get(id_) for id_ in sorted(bases))
         came_of = {worker.token: worker.id for worker in workers if worker is not None}
 
@@ -221,13 +223,13 @@ class ElasticPass:
                 return place
             return replace(place, instance_id=came_of[place.instance_id])
 
-        self._hopes = tuple(followed(place) for place in self._hopes)
+        self._soft_reservations = tuple(followed(place) for place in self._soft_reservations)
         for live in self._lives():
             claims = tuple(followed(claim) for claim in live.job.claims)
             if claims != live.job.claims:
                 live.job = replace(live.job, claims=claims)
 
-    def _bought_in_vain(
+    def _bought_unused(
         self,
         before: Sequence[MemberDemand],
         launches: Mapping[JobComponent, Sequence[str]],
@@ -239,7 +241,7 @@ class ElasticPass:
         a launch.
         """
         tokens = {token for bought in launches.values() for token in bought}
-        if self._market.is_short or not tokens <= self._rooms.bases.keys():
+        if self._market.is_short or not tokens <= self._capacity.bases.keys():
             return ()
         left = Counter({(each.job_id, each.component): each.count for each in before})
         left.subtract({of: len(bought) for of, bought in launches.items()})
@@ -257,7 +259,7 @@ class ElasticPass:
         for _ in range(_MORE_PLANS_MOST):
             if not self._may_fare_otherwise(plan):
                 break
-            self._rooms.update(now)
+            self._capacity.update(now)
             plan = self._plan_once(now, bought={})
         return plan
 
@@ -279,17 +281,17 @@ class ElasticPass:
         view = self._view(now)
         budget = self._market.budget()
         if budget is not None:
-            self._reserve_seats(budget, view.accounts)
+            self._reserve_unstarted(budget, view.accounts)
         return replace(view, budget=budget)
 
-    def _reserve_seats(self, budget: Budget, accounts: Mapping[str, SpendSubjects]) -> None:
+    def _reserve_unstarted(self, budget: Budget, accounts: Mapping[str, SpendSubjects]) -> None:
         """Count what those cost that have a place and are not started yet."""
-        for instance_id, seats in sorted(self._seats().items()):
-            base = self._rooms.bases.get(instance_id)
+        for instance_id, unstarted in sorted(self._unstarted().items()):
+            base = self._capacity.bases.get(instance_id)
             if base is None:
                 continue
-            slot = slot_in(base.room)
-            for live, component, _ in seats:
+            slot = slot_in(base.node)
+            for live, component, _ in unstarted:
                 budget.place(accounts[live.job.id], slot, need_on(slot.type, component), 1)
 
     def _accounts(self) -> dict[str, SpendSubjects]:
@@ -299,39 +301,39 @@ class ElasticPass:
         return {live.job.id: self._account_of(live) for live in self._lives()}
 
     def _account_of(self, live: ElasticState) -> SpendSubjects:
-        containers = (self._deeds.container(live, key) for key in live.ids)
+        containers = (self._applier.container(live, key) for key in live.ids)
         known = next(container for container in containers if container is not None)
         return self._spend_limits.account_of(known)
 
     def _view(self, now: float) -> ElasticView:
-        seats = self._seats()
-        rooms = []
-        for instance_id, base in sorted(self._rooms.bases.items()):
-            here = seats.get(instance_id, [])
-            needs = [need_on(base.room.type, component) for _, component, _ in here]
-            rooms.append(with_seats(base.room, needs)[0] if needs else base.room)
-        leaving = self._rooms.leaving
+        unstarted = self._unstarted()
+        nodes = []
+        for instance_id, base in sorted(self._capacity.bases.items()):
+            here = unstarted.get(instance_id, [])
+            needs = [need_on(base.node.type, component) for _, component, _ in here]
+            nodes.append(with_members(base.node, needs)[0] if needs else base.node)
+        leaving = self._capacity.leaving
         seen = (as_planned(live, leaving) for live in self._lives())
         types = [self._pool.types[name] for name in sorted(self._pool.types)]
-        beyond = self._market.beyond
+        infeasible = self._market.infeasible
         return ElasticView(
             jobs=tuple(
-                replace(job, claims=()) if job.id in beyond else job
+                replace(job, claims=()) if job.id in infeasible else job
                 for job in seen
                 if job is not None
             ),
-            rooms=tuple(rooms),
-            types=tuple(self._new.left_of(type_) for type_ in types),
+            nodes=tuple(nodes),
+            types=tuple(self._new.allocatable_left(type_) for type_ in types),
             rules=self._rules,
             settings=self._settings.elastic,
             max_price_factor=self._settings.max_price_factor,
-            beyond=beyond,
-            unpaid=self._market.unpaid,
-            passed=self._passed,
+            infeasible=infeasible,
+            over_budget=self._market.over_budget,
+            tried_before=self._tried_before,
             containers_most=self._settings.max_containers,
             containers_left=self._left(now),
             accounts=self._accounts(),
-            hopes=self._hopes,
+            soft_reservations=self._soft_reservations,
         )
 
     def _carry_out(self, plan: ElasticPlan, now: float) -> None:
@@ -346,14 +348,14 @@ class ElasticPass:
             member = replace(known, state=MemberState.STOPPING)
             live.put([member])
             why = StopReason(cause=StopCause.FOR_JOB, of=stop.by)
-            decided = self._deeds.stops(live, [member], AttemptOutcome.PREEMPTED, why)
-            self._deeds.carry_out(decided, now)
+            decided = self._applier.stops(live, [member], AttemptOutcome.PREEMPTED, why)
+            self._applier.carry_out(decided, now)
         for start in plan.starts:
             live = lives[start.job_id]
             member = live.member((start.component, start.index))
             placed = replace(member, state=MemberState.PLACED, instance_id=start.instance_id)
             live.put([placed])
-        self._hopes = plan.hopes
+        self._soft_reservations = plan.soft_reservations
         claims: dict[str, tuple[MemberPlace, ...]] = {}
         for claim in plan.claims:
             claims[claim.job_id] = (*claims.get(claim.job_id, ()), claim)
@@ -373,18 +375,20 @@ class ElasticPass:
         """Keep the room of those that have a place and are not started, and what is claimed."""
         needs: dict[str, list[Resources]] = {}
         wanting = list(self._wanting())
-        self.promised_on = Counter(instance_id for _, instance_id in wanting)
+        self.reserved_on = Counter(instance_id for _, instance_id in wanting)
         for component, instance_id in wanting:
-            base = self._rooms.bases.get(instance_id)
+            base = self._capacity.bases.get(instance_id)
             if base is not None:
-                needs.setdefault(instance_id, []).append(need_on(base.room.type, component))
-        bases = self._rooms.bases
-        self.kept = {id_: kept_of(bases[id_], wanted) for id_, wanted in sorted(needs.items())}
-        self.awaited = frozenset(self.kept.keys() & self._pool.workers.keys())
+                needs.setdefault(instance_id, []).append(need_on(base.node.type, component))
+        bases = self._capacity.bases
+        self.reservations = {
+            id_: kept_of(bases[id_], wanted) for id_, wanted in sorted(needs.items())
+        }
+        self.claimed_workers = frozenset(self.reservations.keys() & self._pool.workers.keys())
 
     def _wanting(self) -> Iterator[tuple[Component, str]]:
         for live in self._lives():
-            for component, member in self._deeds.unstarted(live):
+            for component, member in self._applier.unstarted(live):
                 yield component, member.instance_id
             components = live.roles() if live.job.claims else {}
             for claim in live.job.claims:

@@ -205,7 +205,7 @@ def _restored(
     member = replace(member, deaths=deaths)
     if last.outcome is None:
         state = MemberState.PLACED if last.started_at is None else MemberState.RUNNING
-        if last.ending is not None or container.cancel_requested:
+        if last.intended_outcome is not None or container.cancel_requested:
             state = MemberState.STOPPING
         return replace(member, state=state, instance_id=last.instance_id)
     if last.outcome is AttemptOutcome.SUCCEEDED and last.revision == renewals:

@@ -6,8 +6,8 @@ ahead (`backfill`).
 
 If errors have told of a quota, fewer and larger instances are taken that are within it: more of the
 cheapest would be refused in part, and those that came would stand by, be shut down, and be created
-again and again. If no mix is within the quota the job waits, until it may be tried whether more are
-allowed by now.
+again and again. If no solution is within the quota the job waits, until it may be tried whether
+more are allowed by now.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.order import RotatingBudget
 from longshore.dispatcher.scheduler.placement.snapshot import Limits
 from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits
-from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option, cheapest_mix
+from longshore.dispatcher.scheduler.scale_up.solve import (
+    Item,
+    NewInstance,
+    Option,
+    cheapest_solution,
+)
 from longshore.drivers.interface import InstanceType
 from longshore.pool.holds import CreateBlockKind, Scope
 from longshore.pool.quotas import QuotaBound
@@ -58,116 +63,116 @@ class PurchaseList:
     #: Whether more was wanted than may be.
     is_short: bool = False
     #: The jobs of which not all that is essential can be had, however long they wait.
-    beyond: frozenset[str] = frozenset()
+    infeasible: frozenset[str] = frozenset()
     #: Those of them for whom a limit of their own project or user is reached.
-    unpaid: frozenset[str] = frozenset()
+    over_budget: frozenset[str] = frozenset()
     #: Those of them of which it is known which quotas they would exceed, with these.
     over_quota: tuple[tuple[str, tuple[QuotaBound, ...]], ...] = ()
     #: The scopes of which more is created than was told that there may be: whether that is still so
     #: is tried.
     tried: tuple[Scope, ...] = ()
     #: The jobs that were tried in vain, while there are some that were not tried since.
-    passed: frozenset[str] = frozenset()
+    tried_before: frozenset[str] = frozenset()
 
 
 def purchase_list(
     view: ElasticView,
     demand: Sequence[MemberDemand],
     limits: Limits,
-    passed: frozenset[str] = frozenset(),
+    tried_before: frozenset[str] = frozenset(),
 ) -> PurchaseList:
     """Return the cheapest instances that hold what is wanted, as far as limits allow.
 
-    The view says what may be spent. Jobs in `passed` were tried recently; others go first.
+    The view says what may be spent. Jobs in `tried_before` were tried recently; others go first.
     """
-    return _Purchasing(view, limits, passed).go(demand)
+    return _Purchasing(view, limits, tried_before).go(demand)
 
 
 class _Purchasing:
-    def __init__(self, view: ElasticView, limits: Limits, passed: frozenset[str]) -> None:
+    def __init__(self, view: ElasticView, limits: Limits, tried_before: frozenset[str]) -> None:
         self._view = view
         self._limits = limits
-        self._purse = ElasticBudget(view)
-        self._turns = RotatingBudget(MOST_JOBS, passed)
+        self._budget = ElasticBudget(view)
+        self._rotation = RotatingBudget(MOST_JOBS, tried_before)
         self._looked_at = 0
-        self._outlook = CreateLimits(limits)
+        self._create_limits = CreateLimits(limits)
         self._components = {(j.id, c.name): c for j in view.jobs for c in j.components}
         self._rigid = {
             job.id for job in view.jobs if job.mode is ElasticMode.RIGID and not job.is_running
         }
-        self._wants: list[Item] = []
+        self._items: list[Item] = []
         self._asked: list[JobComponent] = []
-        self._mix: tuple[NewInstance, ...] = ()
-        self._beyond: set[str] = set()
-        self._unpaid: set[str] = set()
+        self._solution: tuple[NewInstance, ...] = ()
+        self._infeasible: set[str] = set()
+        self._over_budget: set[str] = set()
         self._over_quota: dict[str, tuple[QuotaBound, ...]] = {}
 
     def go(self, demand: Sequence[MemberDemand]) -> PurchaseList:
         essential = [each for each in demand if self._is_needed(each)]
-        extras = [each for each in demand if not self._is_needed(each)]
+        growth = [each for each in demand if not self._is_needed(each)]
         is_blocked = False
         for job_id, all_of_it in groupby(essential, lambda each: each.job_id):
             group = list(all_of_it)
-            if is_blocked or not self._turns.admits(job_id):
+            if is_blocked or not self._rotation.admits(job_id):
                 self._let_wait(job_id, group)
                 continue
-            self._turns.count()
+            self._rotation.count()
             if not self._add(job_id, group, whole=True):
-                self._turns.fail(job_id)
-                self._note_unpaid(job_id, group)
-                is_blocked = not self._view.settings.backfill and job_id not in self._unpaid
+                self._rotation.fail(job_id)
+                self._note_over_budget(job_id, group)
+                is_blocked = not self._view.settings.backfill and job_id not in self._over_budget
             # Who comes next might be created for in part, as this one may be.
-            is_blocked = is_blocked or bool(exceeded(self._mix, self._limits.quotas))
-        is_short = is_blocked or bool(self._turns.unserved)
-        if not is_blocked and not self._turns.unserved - self._unpaid:
-            for job_id, all_of_it in groupby(extras[:MOST_JOBS], lambda each: each.job_id):
+            is_blocked = is_blocked or bool(exceeded(self._solution, self._limits.quotas))
+        is_short = is_blocked or bool(self._rotation.unserved)
+        if not is_blocked and not self._rotation.unserved - self._over_budget:
+            for job_id, all_of_it in groupby(growth[:MOST_JOBS], lambda each: each.job_id):
                 is_short = not self._add(job_id, list(all_of_it), whole=False) or is_short
         return self._within_reach(is_short=is_short)
 
     def _let_wait(self, job_id: str, demand: list[MemberDemand]) -> None:
         """Leave a job out of this round; check whether one that was unpaid still is."""
-        if job_id not in self._view.unpaid:
+        if job_id not in self._view.over_budget:
             return
         self._looked_at += 1
         if self._looked_at > MOST_JOBS:
-            self._unpaid.add(job_id)
+            self._over_budget.add(job_id)
         else:
-            self._note_unpaid(job_id, demand)
+            self._note_over_budget(job_id, demand)
 
-    def _note_unpaid(self, job_id: str, demand: list[MemberDemand]) -> None:
+    def _note_over_budget(self, job_id: str, demand: list[MemberDemand]) -> None:
         """Note a job as unpaid if its own account does not allow all that it lacks.
 
         It is asked for the job alone, without what others want, so that the answer does not change
         with them.
         """
-        if not self._purse.is_limited(job_id):
+        if not self._budget.is_limited(job_id):
             return
-        wants = [
+        items = [
             Item(index=number, count=each.count, options=self._all_options(job_id, each.component))
             for number, each in enumerate(demand)
         ]
-        mix = cheapest_mix(
-            wants,
+        solution = cheapest_solution(
+            items,
             placement=self._view.rules.placement,
             max_containers=self._view.rules.max_containers,
             most_instances=self._limits.max_instances,
             most_of=lambda _: None,
         )
-        if _holds_all(mix, wants) and self._purse.is_unpaid(job_id, mix):
-            self._unpaid.add(job_id)
+        if _holds_all(solution, items) and self._budget.is_over_budget(job_id, solution):
+            self._over_budget.add(job_id)
 
     def _is_needed(self, demand: MemberDemand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
         return demand.role is Role.ESSENTIAL or demand.job_id in self._rigid
 
     def _add(self, job_id: str, demand: list[MemberDemand], *, whole: bool) -> bool:
-        """Add what a job wants to the mix: all of it if `whole`, else as much as can be had, if
-        that can be paid.
+        """Add what a job wants to the solution: all if `whole`, else as much as can be had, if that
+        can be paid.
 
-        Returns whether all of it is in the mix.
+        Returns whether all of it is in the solution.
         """
         first = len(self._asked)
-        wants = [
+        items = [
             Item(
                 index=first + number,
                 count=each.count,
@@ -175,24 +180,26 @@ class _Purchasing:
             )
             for number, each in enumerate(demand)
         ]
-        if whole and not all(want.options for want in wants):
+        if whole and not all(item.options for item in items):
             if all(self._is_lasting(job_id, each.component) for each in demand):
-                self._beyond.add(job_id)
+                self._infeasible.add(job_id)
                 self._note_holds(job_id, demand)
             return False
-        wants = [want for want in wants if want.options]
-        mix = self._mix_of([*self._wants, *wants], whole=whole)
-        has_all = _holds_all(mix, [*self._wants, *wants])
-        if (whole and not has_all) or not self._purse.may_create(job_id, mix, before=self._mix):
+        items = [item for item in items if item.options]
+        solution = self._solution_for([*self._items, *items], whole=whole)
+        has_all = _holds_all(solution, [*self._items, *items])
+        if (whole and not has_all) or not self._budget.may_create(
+            job_id, solution, before=self._solution
+        ):
             if whole:
-                self._beyond.add(job_id)
+                self._infeasible.add(job_id)
             if whole and not has_all:
-                self._note_quotas(job_id, [*self._wants, *wants])
+                self._note_quotas(job_id, [*self._items, *items])
             return False
-        self._wants += wants
+        self._items += items
         self._asked += [(job_id, each.component) for each in demand]
-        self._mix = mix
-        return has_all and len(wants) == len(demand)
+        self._solution = solution
+        return has_all and len(items) == len(demand)
 
     def _types(self, component: Component) -> tuple[InstanceType, ...]:
         return eligible_types(
@@ -207,7 +214,7 @@ class _Purchasing:
         return tuple(
             option
             for option in self._all_options(job_id, component_name)
-            if self._outlook.hindrance(option.type) is None
+            if self._create_limits.create_block(option.type) is None
         )
 
     def _all_options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
@@ -220,7 +227,7 @@ class _Purchasing:
     def _is_lasting(self, job_id: str, component_name: str) -> bool:
         """Return whether a component may be created, or what hinders that is the cloud's limits."""
         types = self._types(self._components[job_id, component_name])
-        found = [self._outlook.hindrance(type_) for type_ in types]
+        found = [self._create_limits.create_block(type_) for type_ in types]
         return all(each is None or each.kind is not CreateBlockKind.OTHER for each in found)
 
     def _note_holds(self, job_id: str, demand: list[MemberDemand]) -> None:
@@ -228,47 +235,47 @@ class _Purchasing:
         types = [
             t for each in demand for t in self._types(self._components[job_id, each.component])
         ]
-        found = ((type_.name, self._outlook.hindrance(type_)) for type_ in types)
+        found = ((type_.name, self._create_limits.create_block(type_)) for type_ in types)
         of_quota = (CreateBlockKind.QUOTA, CreateBlockKind.NONE_ALLOWED)
         held = {n for n, each in found if each and each.kind in of_quota}
         over = tuple(bound for bound in self._limits.quotas if bound.covers & held)
         if over:
             self._over_quota[job_id] = over
 
-    def _note_quotas(self, job_id: str, wants: list[Item]) -> None:
+    def _note_quotas(self, job_id: str, items: list[Item]) -> None:
         """Note which quotas a job would exceed."""
-        mix = self._cheapest(wants, ()) if self._limits.quotas else ()
-        if _holds_all(mix, wants):
-            self._over_quota[job_id] = exceeded(mix, self._limits.quotas)
+        solution = self._cheapest(items, ()) if self._limits.quotas else ()
+        if _holds_all(solution, items):
+            self._over_quota[job_id] = exceeded(solution, self._limits.quotas)
 
-    def _mix_of(self, wants: list[Item], *, whole: bool) -> tuple[NewInstance, ...]:
-        """Return the cheapest mix within the quotas that errors told of.
+    def _solution_for(self, items: list[Item], *, whole: bool) -> tuple[NewInstance, ...]:
+        """Return the cheapest solution within the quotas that errors told of.
 
         If that does not hold all of the first job, quotas that may have changed are left aside:
         that tries them.
         """
         told = self._limits.quotas
-        mix = self._within(wants, told)
-        if self._mix or _holds_all(mix, wants) or (mix and not whole):
-            return mix
-        tried = self._within(wants, tuple(bound for bound in told if not bound.may_try))
-        return tried if not whole or _holds_all(tried, wants) else mix
+        solution = self._within(items, told)
+        if self._solution or _holds_all(solution, items) or (solution and not whole):
+            return solution
+        tried = self._within(items, tuple(bound for bound in told if not bound.may_try))
+        return tried if not whole or _holds_all(tried, items) else solution
 
-    def _within(self, wants: list[Item], bounds: tuple[QuotaBound, ...]) -> tuple[NewInstance, ...]:
-        """Return the cheapest mix that exceeds no bound, those of several types included."""
-        mix = self._cheapest(wants, bounds)
-        while over := exceeded(mix, bounds):
-            mix = self._cheapest(wants, bounds, most=min(bound.left for bound in over))
-        return mix
+    def _within(self, items: list[Item], bounds: tuple[QuotaBound, ...]) -> tuple[NewInstance, ...]:
+        """Return the cheapest one that exceeds no bound, those of several types included."""
+        solution = self._cheapest(items, bounds)
+        while over := exceeded(solution, bounds):
+            solution = self._cheapest(items, bounds, most=min(bound.left for bound in over))
+        return solution
 
     def _cheapest(
-        self, wants: list[Item], bounds: tuple[QuotaBound, ...], *, most: int | None = None
+        self, items: list[Item], bounds: tuple[QuotaBound, ...], *, most: int | None = None
     ) -> tuple[NewInstance, ...]:
         instances = [self._limits.max_instances - self._limits.instances]
         instances += [bound.left for bound in bounds if bound.everywhere]
         instances += [] if most is None else [most]
-        return cheapest_mix(
-            wants,
+        return cheapest_solution(
+            items,
             placement=self._view.rules.placement,
             max_containers=self._view.rules.max_containers,
             most_instances=min(instances),
@@ -278,45 +285,53 @@ class _Purchasing:
         )
 
     def _within_reach(self, *, is_short: bool) -> PurchaseList:
-        """Return as much of the mix as may be created now, the most important first.
+        """Return as much of it as may be created now, the most important first.
 
         Where all are there that a quota was told to allow, one create tells whether it still is so,
         and nothing else is created before that is known.
         """
         left = min(self._limits.creates_left, self._limits.tokens_left)
-        over = exceeded(self._mix, self._limits.quotas)
+        over = exceeded(self._solution, self._limits.quotas)
         decisive = [bound for bound in over if not bound.left]
         found: list[Purchase] = []
-        for new in self._mix:
+        for new in self._solution:
             waits = bool(decisive) and (
                 bool(found) or not any(new.type.name in bound.covers for bound in decisive)
             )
-            if waits or len(found) >= left or self._outlook.hindrance(new.type) is not None:
+            if (
+                waits
+                or len(found) >= left
+                or self._create_limits.create_block(new.type) is not None
+            ):
                 is_short = True
                 continue
-            self._outlook.create(new.type)
+            self._create_limits.create(new.type)
             contents = tuple((self._asked[index], count) for index, count in new.contents)
             found.append(Purchase(type=new.type, job_id=contents[0][0][0], contents=contents))
         return PurchaseList(
             purchases=tuple(found),
             is_short=is_short,
-            beyond=self._view.beyond & self._turns.later | self._beyond,
-            unpaid=frozenset(self._unpaid),
-            passed=self._turns.passed,
+            infeasible=self._view.infeasible & self._rotation.later | self._infeasible,
+            over_budget=frozenset(self._over_budget),
+            tried_before=self._rotation.tried_before,
             over_quota=tuple(sorted(self._over_quota.items())),
             tried=tuple(bound.scope for bound in over) if found and not decisive else (),
         )
 
 
-def exceeded(mix: Sequence[NewInstance], bounds: Sequence[QuotaBound]) -> tuple[QuotaBound, ...]:
-    """Return the bounds in whose scopes a mix creates more than there may be."""
+def exceeded(
+    solution: Sequence[NewInstance], bounds: Sequence[QuotaBound]
+) -> tuple[QuotaBound, ...]:
+    """Return the bounds in whose scopes a solution creates more than there may be."""
     return tuple(
-        bound for bound in bounds if sum(new.type.name in bound.covers for new in mix) > bound.left
+        bound
+        for bound in bounds
+        if sum(new.type.name in bound.covers for new in solution) > bound.left
     )
 
 
-def _holds_all(mix: tuple[NewInstance, ...], wants: Sequence[Item]) -> bool:
+def _holds_all(solution: tuple[NewInstance, ...], items: Sequence[Item]) -> bool:
     held: Counter[int] = Counter()
-    for new in mix:
+    for new in solution:
         held.update(dict(new.contents))
-    return all(held[want.index] >= want.count for want in wants)
+    return all(held[item.index] >= item.count for item in items)

@@ -10,7 +10,7 @@ At most `MOST_TRIED_IN_VAIN` jobs are tried in vain in a pass, beside those for 
 the first half of them are the first in order, the others those that earlier passes left out.
 
 Room that is kept for a job may have to be given up: the job can never begin, or is behind one that
-is `beyond` limits, or too few more containers may have a place. That is known only at the end of
+is `infeasible`, or too few more containers may have a place. That is known only at the end of
 the pass, and the turns of the others might have gone otherwise without that room. So the whole pass
 is then undone, and made anew without what was kept for these jobs.
 """
@@ -89,13 +89,13 @@ class _Pass:
     def __init__(self, view: ElasticView, now: float) -> None:
         self._view = view
         self._now = now
-        self._order = self._unpaid_last(job_order.in_order(view.jobs, view.settings, now))
-        self._floor = Allocation(view)
-        self._purse = ElasticBudget(view)
-        self._stage = ElasticPlacement(self._floor, self._order, self._purse, now)
-        self._remainder = UnplacedMembers(self._floor, view)
-        self._turns = RotatingBudget(MOST_TRIED_IN_VAIN, view.passed)
-        self._standings: dict[str, _JobStatus] = {}
+        self._order = self._over_budget_last(job_order.in_order(view.jobs, view.settings, now))
+        self._allocation = Allocation(view)
+        self._budget = ElasticBudget(view)
+        self._placement = ElasticPlacement(self._allocation, self._order, self._budget, now)
+        self._unplaced = UnplacedMembers(self._allocation, view)
+        self._rotation = RotatingBudget(MOST_TRIED_IN_VAIN, view.tried_before)
+        self._statuses: dict[str, _JobStatus] = {}
         self._waiting: dict[str, WaitReason] = {}
         self._blocker: tuple[str, WaitReason] | None = None
 
@@ -106,31 +106,31 @@ class _Pass:
         there are none.
         """
         for job in self._order:
-            self._standings[job.id], why = self._turn(job)
+            self._statuses[job.id], why = self._turn(job)
             if why is not None:
                 self._waiting[job.id] = why
         self._ask_for_essentials()
-        kept_for = {job.id for job in self._order if self._stage.claimed[job.id]}
-        return frozenset(kept_for - {claim.job_id for claim in self._remainder.claims})
+        kept_for = {job.id for job in self._order if self._placement.claimed[job.id]}
+        return frozenset(kept_for - {claim.job_id for claim in self._unplaced.claims})
 
     def undo(self) -> None:
         """Give back to the view's budget what this pass has reserved there; all else is its own."""
-        self._purse.refund()
+        self._budget.refund()
 
-    def _unpaid_last(self, order: list[ElasticJob]) -> list[ElasticJob]:
+    def _over_budget_last(self, order: list[ElasticJob]) -> list[ElasticJob]:
         """Return jobs with those last that wait and whose own account is at its limit.
 
         Otherwise they would get what is bought for others.
         """
-        unpaid = self._view.unpaid
-        return sorted(order, key=lambda job: not job.is_running and job.id in unpaid)
+        over_budget = self._view.over_budget
+        return sorted(order, key=lambda job: not job.is_running and job.id in over_budget)
 
     def _turn(self, job: ElasticJob) -> tuple[_JobStatus, WaitReason | None]:
         """Return the standing of a job, and what it waits for, after all that it may do now."""
         if job.is_running:
             # Where it has no turn, it says how much it lacks once that is counted.
-            return _JobStatus.RUNS, self._stage.go_on(job) if self._blocker is None else None
-        if (never := self._never(job)) is not None:
+            return _JobStatus.RUNS, self._placement.go_on(job) if self._blocker is None else None
+        if (never := self._impossible_reason(job)) is not None:
             return _JobStatus.LEFT_OUT, never
         if (not_yet := self._not_yet(job)) is not None:
             return _JobStatus.WAITS, not_yet
@@ -140,20 +140,20 @@ class _Pass:
 
     def _begin(self, job: ElasticJob) -> tuple[_JobStatus, WaitReason | None]:
         """Let a job that waits begin if it can; whoever has room kept for it always has a turn."""
-        is_kept_for = bool(self._stage.claimed[job.id])
-        if not is_kept_for and not self._turns.admits(job.id):
+        is_kept_for = bool(self._placement.claimed[job.id])
+        if not is_kept_for and not self._rotation.admits(job.id):
             return _JobStatus.WAITS, reasons.LATER_TURN
-        why = self._stage.begin(job)
+        why = self._placement.begin(job)
         if why is None:
             return _JobStatus.BEGINS, None
-        self._turns.fail(job.id)
+        self._rotation.fail(job.id)
         if not is_kept_for:
-            self._turns.count()
+            self._rotation.count()
         if why.code == SPEND_LIMIT:
             # Others have money of their own, and what could be had for it is there.
-            self._stage.let_go(job)
+            self._placement.let_go(job)
             return _JobStatus.LEFT_OUT, why
-        if not self._view.settings.backfill and job.id not in self._view.unpaid:
+        if not self._view.settings.backfill and job.id not in self._view.over_budget:
             self._blocker = job.id, why
         return _JobStatus.WAITS, why
 
@@ -166,15 +166,19 @@ class _Pass:
         rests_until = _rests_until(job)
         return reasons.one_rests(rests_until) if rests_until > self._now else None
 
-    def _never(self, job: ElasticJob) -> WaitReason | None:
+    def _impossible_reason(self, job: ElasticJob) -> WaitReason | None:
         """Return why a job can never begin, as types and limits are, None for one that can."""
         for component in job.components:
-            ask = self._stage.ask(job, component)
+            ask = self._placement.ask(job, component)
             if not ask.needs:
                 return reasons.no_type(component)
-            unpaid = self._purse.never(job.id, ask) if component.role is Role.ESSENTIAL else None
-            if unpaid is not None:
-                return unpaid
+            over_budget = (
+                self._budget.impossible_reason(job.id, ask)
+                if component.role is Role.ESSENTIAL
+                else None
+            )
+            if over_budget is not None:
+                return over_budget
         most = self._view.containers_most
         if most is not None and job.needs_at_once > most:
             return reasons.never_so_many(job.needs_at_once, most)
@@ -184,67 +188,67 @@ class _Pass:
 
     def plan(self) -> ElasticPlan:
         """Return what the pass comes to, elastic members counted last; to be called once."""
-        starts = self._stage.placed()
-        self._ask_for_extras({by_member(place) for place in starts})
+        starts = self._placement.placed()
+        self._ask_for_growth({by_member(place) for place in starts})
         return ElasticPlan(
             begun=tuple(
-                job.id for job in self._order if self._standings[job.id] is _JobStatus.BEGINS
+                job.id for job in self._order if self._statuses[job.id] is _JobStatus.BEGINS
             ),
             starts=tuple(starts),
-            stops=tuple(sorted(self._stage.stops, key=lambda stop: by_member(stop.place))),
-            claims=tuple(self._remainder.claims),
-            hopes=tuple(self._remainder.hopes),
-            demand=tuple(self._remainder.demand),
+            stops=tuple(sorted(self._placement.stops, key=lambda stop: by_member(stop.place))),
+            claims=tuple(self._unplaced.claims),
+            soft_reservations=tuple(self._unplaced.soft_reservations),
+            demand=tuple(self._unplaced.demand),
             waiting=tuple(
                 (job.id, self._waiting[job.id]) for job in self._order if job.id in self._waiting
             ),
             next_at=self._next_at(),
-            passed=self._turns.passed,
+            tried_before=self._rotation.tried_before,
         )
 
     def _ask_for_essentials(self) -> None:
         """Count what room is left for the jobs that wait, and what they lack."""
-        holds_up = self._view.beyond - self._view.unpaid
+        holds_up = self._view.infeasible - self._view.over_budget
         for job in self._order:
-            if self._standings[job.id] is not _JobStatus.WAITS:
+            if self._statuses[job.id] is not _JobStatus.WAITS:
                 continue
-            self._waiting[job.id] = self._remainder.essentials(
+            self._waiting[job.id] = self._unplaced.essentials(
                 job,
-                self._stage.needed(job),
-                self._stage.claimed[job.id],
+                self._placement.needed(job),
+                self._placement.claimed[job.id],
                 self._waiting[job.id],
             )
             if job.id in holds_up and not self._view.settings.backfill:
                 # Nobody knows for how long those behind it would have instances stand by.
                 break
 
-    def _ask_for_extras(self, placed: Collection[tuple[str, str, int]]) -> None:
+    def _ask_for_growth(self, placed: Collection[tuple[str, str, int]]) -> None:
         """Count what is left of it for elastic members, after all that is essential."""
-        given_back = Counter(stop.place.job_id for stop in self._stage.stops)
-        extras = []
+        given_back = Counter(stop.place.job_id for stop in self._placement.stops)
+        growth = []
         for job in self._order:
             lacking = given_back[job.id] + sum(
                 member.state is MemberState.WAITING
                 and (job.id, component.name, member.index) not in placed
-                for component, member in self._stage.parts(job)
+                for component, member in self._placement.parts(job)
             )
-            if self._standings[job.id].has_begun and lacking:
-                is_full = not self._floor.may_take(1)
+            if self._statuses[job.id].has_begun and lacking:
+                is_full = not self._allocation.may_take(1)
                 self._waiting.setdefault(job.id, reasons.grows(lacking, is_full=is_full))
             if job.scale_up and self._is_possible(job):
                 missing = [
                     (component, member)
-                    for component, member in self._stage.could_grow(job)
+                    for component, member in self._placement.could_grow(job)
                     if (job.id, component.name, member.index) not in placed
                 ]
-                extras.append((job, missing))
-        self._remainder.extras(extras)
+                growth.append((job, missing))
+        self._unplaced.grow(growth)
 
     def _is_possible(self, job: ElasticJob) -> bool:
         """Return whether more is of use to a job: it runs, or all that it needs is counted."""
-        has_begun = self._standings[job.id].has_begun
-        return (has_begun or job.id in self._remainder.counted) and all(
-            self._stage.ask(job, component).needs for component in job.components
+        has_begun = self._statuses[job.id].has_begun
+        return (has_begun or job.id in self._unplaced.counted) and all(
+            self._placement.ask(job, component).needs for component in job.components
         )
 
     def _next_at(self) -> float | None:
@@ -256,7 +260,7 @@ class _Pass:
             for member in job.members
             if member.state is MemberState.WAITING
         ]
-        ends += [self._now + NEXT_TURN_S] if self._turns.later else []
+        ends += [self._now + NEXT_TURN_S] if self._rotation.later else []
         return min((end for end in ends if end > self._now), default=None)
 
 

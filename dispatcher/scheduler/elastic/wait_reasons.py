@@ -28,15 +28,15 @@ def no_type(component: Component) -> WaitReason:
 
 
 def no_room(
-    component: Component, *, seated: int, wanted: int, mode: ElasticMode, short: Sequence[str]
+    component: Component, *, placed: int, wanted: int, mode: ElasticMode, short: Sequence[str]
 ) -> WaitReason:
-    """Return why a job waits that has room for `seated` of the `wanted` members that it needs.
+    """Return why a job waits that has room for `placed` of the `wanted` members that it needs.
 
     `component` is the first without room, `short` what the nearest instance lacks for it; nothing
     of that when no instance that would do is ready.
     """
     kind = "components" if mode is ElasticMode.RIGID else "essential components"
-    message = f"room for {seated} of its {wanted} {kind}; the next is {component.name}"
+    message = f"room for {placed} of its {wanted} {kind}; the next is {component.name}"
     message += (
         f", and the nearest instance is short of {' and '.join(short)}"
         if short
@@ -45,13 +45,13 @@ def no_room(
     return WaitReason(code="no_room", message=message, topic=",".join(short))
 
 
-def shortages(floor: Allocation, ask: MemberRequest) -> tuple[str, ...]:
+def shortages(allocation: Allocation, ask: MemberRequest) -> tuple[str, ...]:
     """Return what the nearest ready instance lacks for one more member, () if there is none."""
     found = []
-    for slot in floor.slots():
+    for slot in allocation.slots():
         need = ask.needs.get(slot.type.name)
         if need is not None and slot.kind is SlotKind.READY:
-            lack = charge(need, sharers=slot.sharers).shortages(slot.free)
+            lack = charge(need, on_shared_cpu=slot.on_shared_cpu).shortages(slot.free)
             found.append((len(lack), tuple(lack)))
     return min(((number, lack) for number, lack in found if number), default=(0, ()))[1]
 

@@ -23,7 +23,7 @@ def elastic_scheduler(
     `new` tells what is left of new instances.
     """
     pool, table = parts.pool, parts.table
-    rooms = CapacityView(
+    capacity = CapacityView(
         pool=pool,
         table=table,
         daemons=daemons,
@@ -31,10 +31,10 @@ def elastic_scheduler(
         fleet_sync=parts.fleet_sync,
         reserved=parts.evictions.reserved,
     )
-    deeds = ElasticApplier(
+    applier = ElasticApplier(
         pool=pool,
         table=table,
-        rooms=rooms,
+        capacity=capacity,
         rules=parts.rules,
         most_placed=parts.concurrency.limit,
         is_paid=lambda container, worker, need: _is_paid(parts, container, worker, need),
@@ -45,8 +45,8 @@ def elastic_scheduler(
         settings=parts.settings,
         new=new,
         rules=parts.rules,
-        rooms=rooms,
-        deeds=deeds,
+        capacity=capacity,
+        applier=applier,
         market=ElasticMarket(
             pool=pool,
             table=table,

@@ -170,7 +170,7 @@ class ContainerPort(Protocol):
         """Let a container wait again whose attempt is over; None: it may be placed at once."""
         ...
 
-    def ending(self, container_id: str, outcome: AttemptOutcome, *, by: StopReason) -> str:
+    def mark_stopping(self, container_id: str, outcome: AttemptOutcome, *, by: StopReason) -> str:
         """Note what the end of a container's open attempt will mean; return the attempt."""
         ...
 

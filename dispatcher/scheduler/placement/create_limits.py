@@ -18,7 +18,7 @@ def create_limits(
         max_instances=max_instances,
         creates_left=pool.creates_left,
         tokens_left=pool.create_tokens_left(now),
-        hindrance=pool.hindrances(now),
+        create_block=pool.create_blocks(now),
         allowances=pool.allowances(now),
         quotas=pool.told_quotas(now),
         budget=budget,

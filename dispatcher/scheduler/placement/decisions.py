@@ -56,7 +56,7 @@ def end_attempt(
 
     One that others wait for has no longer between TERM and KILL than all have.
     """
-    attempt_id = table.ending(container_id, outcome, by=by)
+    attempt_id = table.mark_stopping(container_id, outcome, by=by)
     if is_eviction(by):
         pool.evict(attempt_id, now)
     else:

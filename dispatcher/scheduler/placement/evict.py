@@ -76,7 +76,7 @@ def running_attempts_on(
                 priority=container.priority,
                 resources=resources,
                 began_at=attempt.started_at,
-                is_ending=attempt.ending is not None or container.cancel_requested,
+                is_ending=attempt.intended_outcome is not None or container.cancel_requested,
                 may_be_evicted=may_evict(by, kind_of(container, table.jobs)),
             )
         )
@@ -109,7 +109,7 @@ class Evictions:
         self._settings = PreemptionSettings(batch=settings.preempt_from_priority)
         self._most_containers = settings.max_containers_per_instance
         self._ways: dict[str, _PendingEviction] = {}
-        self._in_vain = ("", -inf)
+        self._retry_after = ("", -inf)
 
     @property
     def reserved(self) -> Mapping[str, _PendingEviction]:
@@ -120,7 +120,7 @@ class Evictions:
         """Find who was told by an earlier process to make way and has not ended yet."""
         for attempt_id, container_id in sorted(self._table.open_attempts.items()):
             attempt = self._table.containers[container_id].attempts[-1]
-            whom = attempt.ending_for
+            whom = attempt.stop_reason
             if whom.cause is StopCause.FOR_CONTAINER and whom.of in self._table.containers:
                 way = self._ways.get(attempt.instance_id)
                 others = way.attempt_ids if way is not None else frozenset()
@@ -132,19 +132,19 @@ class Evictions:
         """Let instances take work again on which nobody makes way any more, or for nobody."""
         for worker_id, way in sorted(self._ways.items()):
             going = any(each in self._table.open_attempts for each in way.attempt_ids)
-            if not going or not self._is_awaited(worker_id, way.container_id):
+            if not going or not self._is_needed(worker_id, way.container_id):
                 del self._ways[worker_id]
                 self._pool.touch(worker_id)
 
-    def _is_awaited(self, worker_id: str, container_id: str) -> bool:
+    def _is_needed(self, worker_id: str, container_id: str) -> bool:
         """Return whether somebody still needs more room on an instance than is free there."""
         worker = self._pool.workers.get(worker_id)
         waits_in = self._table.queue.class_of(container_id)
         if worker is None or waits_in is None:
             return False
         need = waits_in.need(worker.type)
-        sharers = self._pool.staying_sharers(worker)
-        return not charge(need, sharers=sharers).fits_in(worker.load.free)
+        on_shared_cpu = self._pool.staying_on_shared_cpu(worker)
+        return not charge(need, on_shared_cpu=on_shared_cpu).fits_in(worker.load.free)
 
     def evict(
         self, decided: Plan, slots: Mapping[str, Slot], budget: Budget | None, now: float
@@ -159,11 +159,11 @@ class Evictions:
         if head is None:
             return False
         container, line = head
-        if self._in_vain[0] == container.id and now < self._in_vain[1]:
+        if self._retry_after[0] == container.id and now < self._retry_after[1]:
             return False
         eviction = choose(self._evictions(container, line, slots, budget, now), now)
         if eviction is None or not eviction.victims:
-            self._in_vain = (container.id, now + _LOOKS_AGAIN_S)
+            self._retry_after = (container.id, now + _LOOKS_AGAIN_S)
             return False
         self._begin(container, eviction, now)
         return True
@@ -218,12 +218,16 @@ class Evictions:
             asked = line.request_class.need(slot.type)
             if budget is not None and budget.refuses_place(line.key.account, slot, asked):
                 continue
-            tenants = running_attempts_on(worker, self._table, kind_of(container, self._table.jobs))
-            occupied = NodeUsage(slot=slot, tenants=tenants, most_containers=self._most_containers)
+            attempts = running_attempts_on(
+                worker, self._table, kind_of(container, self._table.jobs)
+            )
+            occupied = NodeUsage(
+                slot=slot, attempts=attempts, most_containers=self._most_containers
+            )
             answer = victims(asked, container.priority, occupied)
             # Where there is room already, and it got no place, evicting nobody would not help.
             of_use = isinstance(answer, Eviction) and answer.victims
-            if isinstance(answer, Eviction) and (of_use or any(t.is_ending for t in tenants)):
+            if isinstance(answer, Eviction) and (of_use or any(t.is_ending for t in attempts)):
                 (where_lost if avoids else found).append(answer)
         return found or where_lost
 

@@ -43,7 +43,7 @@ class TypeFeasibility:
     #: Why it never would do.
     rejections: tuple[str, ...]
     #: What keeps one from being created now, "" for nothing.
-    hindrance: str
+    blocked_by: str
     #: What daemons leave of a new instance, where that is too little, else "": one that is there
     #: may have room all the same.
     left: str = ""
@@ -100,7 +100,7 @@ def type_feasibility(
     key: ClassKey,
     *,
     max_price_factor: float,
-    hindrance: Callable[[InstanceType], CreateBlock | None],
+    create_block: Callable[[InstanceType], CreateBlock | None],
     as_new: Callable[[InstanceType], InstanceType] = whole,
     as_found: Callable[[InstanceType], InstanceType] = whole,
     scarce: Collection[str] = (),
@@ -137,7 +137,7 @@ def type_feasibility(
             price_usd_per_hour=type_.price_usd_per_hour,
             preemptible=type_.preemptible,
             rejections=tuple(found[type_.name]),
-            hindrance=_told(hindrance(type_)),
+            blocked_by=_told(create_block(type_)),
             left=left.get(type_.name, ""),
             found=turned_out.get(type_.name, ""),
             waste=as_new(type_).waste,
@@ -177,12 +177,12 @@ _HELD = {
 }
 
 
-def _told(hindrance: CreateBlock | None) -> str:
-    if hindrance is None:
+def _told(create_block: CreateBlock | None) -> str:
+    if create_block is None:
         return ""
-    if hindrance.until is None:
-        return hindrance.message
-    return f"{_HELD[hindrance.kind]} until {moment(hindrance.until)}: {hindrance.message}"
+    if create_block.until is None:
+        return create_block.message
+    return f"{_HELD[create_block.kind]} until {moment(create_block.until)}: {create_block.message}"
 
 
 def node_summary(
@@ -222,7 +222,7 @@ def node_summary(
             name,
             worker.load.free,
             promised,
-            worker.load.sharers,
+            worker.load.on_shared_cpu,
             worker.load.busy_with >= most,
         )
         alike.setdefault(shape, ([], worker))[0].append(worker.id)
@@ -248,7 +248,7 @@ def node_summary(
 
 _Shape = tuple[str, Resources, Resources, int, bool]
 """What instances have in common that lack room for the same: type, room, what is kept of it,
-sharers, fullness."""
+how many share the cpu, fullness."""
 
 
 def _of_type(type_: InstanceType, key: ClassKey, verdict: TypeFeasibility | None) -> str:
@@ -332,7 +332,9 @@ def _condition(worker: Worker, *, offline: bool, now: float) -> str:
 
 def _shortages(worker: Worker, key: ClassKey, rules: PackingPolicy, free: Resources) -> list[str]:
     """Return in which dimensions a worker lacks room of which so much is free, [] for none."""
-    wanted = charge(need(worker.type, key.resources, key.unnamed), sharers=worker.load.sharers)
+    wanted = charge(
+        need(worker.type, key.resources, key.unnamed), on_shared_cpu=worker.load.on_shared_cpu
+    )
     short = wanted.shortages(free)
     if rules.is_full(worker.load.busy_with):
         short.append("containers")

@@ -42,14 +42,14 @@ class Slot:
     #: The worker's id, the launch's token, or a name made in a pass for a new one.
     id: str
     type: InstanceType
-    #: What is left; this, `count` and `sharers` change as it is filled.
+    #: What is left; this, `count` and `on_shared_cpu` change as it is filled.
     free: Resources
     count: int
     last_busy: float
     #: Whether nothing runs there and nothing of it is awaited.
     idle: bool = False
     #: How many share the one cpu of requests of no cpus.
-    sharers: int = 0
+    on_shared_cpu: int = 0
     assigned: int = 0
     #: Of one that came for somebody and ran nothing yet: when it has waited for as long as it took
     #: to boot.
@@ -74,16 +74,16 @@ class Slot:
     def assign(self, need: Resources, number: int = 1) -> None:
         """Take room for some equal requests."""
         for _ in range(number):
-            self.free = self.free.minus(charge(need, sharers=self.sharers))
-            self.sharers += shares_a_cpu(need)
+            self.free = self.free.minus(charge(need, on_shared_cpu=self.on_shared_cpu))
+            self.on_shared_cpu += shares_a_cpu(need)
         self.count += number
         self.assigned += number
 
     def release(self, need: Resources, number: int = 1) -> None:
         """Give back the room of some equal requests."""
         for _ in range(number):
-            self.sharers -= shares_a_cpu(need)
-            self.free = self.free.plus(charge(need, sharers=self.sharers))
+            self.on_shared_cpu -= shares_a_cpu(need)
+            self.free = self.free.plus(charge(need, on_shared_cpu=self.on_shared_cpu))
         self.count -= number
         self.assigned -= number
 
@@ -112,9 +112,9 @@ class PackingPolicy:
 
     def has_room(self, slot: Slot, need: Resources) -> bool:
         """Return whether one more request has room on a slot."""
-        return not self.is_full(slot.count) and charge(need, sharers=slot.sharers).fits_in(
-            slot.free
-        )
+        return not self.is_full(slot.count) and charge(
+            need, on_shared_cpu=slot.on_shared_cpu
+        ).fits_in(slot.free)
 
     def key_of(self, slot: Slot) -> SlotKey:
         """Return a slot's place in the order of preference."""
@@ -147,7 +147,7 @@ class _Shape:
     type: InstanceType
     kind: SlotKind
     count: int
-    sharers: int
+    on_shared_cpu: int
     free: Resources
     live: int = 0
     members: list[tuple[float, str]] = field(default_factory=list)
@@ -385,7 +385,7 @@ class Fleet:
         finder.seen = end
 
     def _offer(self, finder: _Finder, shape: _Shape, need: Resources) -> None:
-        if charge(need, sharers=shape.sharers).fits_in(shape.free):
+        if charge(need, on_shared_cpu=shape.on_shared_cpu).fits_in(shape.free):
             key = self._key(shape)
             if key is not None:
                 heapq.heappush(finder.heap, (key, shape.number))
@@ -412,7 +412,7 @@ class Fleet:
             self.idle.add(slot.id)
         if self.rules.is_full(slot.count):
             return
-        key = (slot.kind, slot.type.name, slot.count, slot.sharers, slot.free)
+        key = (slot.kind, slot.type.name, slot.count, slot.on_shared_cpu, slot.free)
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._make(key, slot.type)
@@ -434,14 +434,14 @@ class Fleet:
                 self._drop(shape)
 
     def _make(self, key: ShapeKey, type_: InstanceType) -> _Shape:
-        kind, _, count, sharers, free = key
+        kind, _, count, on_shared_cpu, free = key
         self._last_number += 1
         shape = _Shape(
             number=self._last_number,
             type=type_,
             kind=kind,
             count=count,
-            sharers=sharers,
+            on_shared_cpu=on_shared_cpu,
             free=free,
         )
         self._shapes[key] = shape
@@ -450,7 +450,7 @@ class Fleet:
 
     def _drop(self, shape: _Shape) -> None:
         del self._types[shape.type.name].shapes[shape.number]
-        del self._shapes[shape.kind, shape.type.name, shape.count, shape.sharers, shape.free]
+        del self._shapes[shape.kind, shape.type.name, shape.count, shape.on_shared_cpu, shape.free]
 
     def _note(self, shape: _Shape) -> None:
         """Log that a shape has a better slot; who has not read the older half looks at all anew."""

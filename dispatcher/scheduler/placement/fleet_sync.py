@@ -48,7 +48,7 @@ class Reservations:
         taken = self._taken.get(type_.name, NOTHING)
         return self._by_slot.get(slot_id, NOTHING).plus(taken)
 
-    def left_of(self, type_: InstanceType) -> InstanceType:
+    def allocatable_left(self, type_: InstanceType) -> InstanceType:
         """Return a type as batch work finds a new instance of it."""
         return self._left.get(type_.name, type_)
 
@@ -59,15 +59,15 @@ class Reservations:
 
         Returns whether other room than before is left of new instances of some type.
         """
-        by_slot = workloads.kept()
+        by_slot = workloads.reservations()
         ids = by_slot.keys() | self._by_slot.keys()
         self.renewed |= {i for i in ids if by_slot.get(i) != self._by_slot.get(i)}
         self._by_slot = by_slot
-        left = {type_.name: self._new.left_of(type_) for type_ in types}
+        left = {type_.name: self._new.allocatable_left(type_) for type_ in types}
         if left == self._left:
             return False
         self._left = left
-        self._taken = {type_.name: self._new.taken_of(type_) for type_ in types}
+        self._taken = {type_.name: self._new.daemon_overhead(type_) for type_ in types}
         self.renewed.update(slot_ids)
         return True
 
@@ -95,7 +95,7 @@ class FleetSync:
         `kept` is what room others keep.
         """
         self._reserved = reserved
-        self._kept = kept
+        self._reservations = kept
         self._rules = rules
         self._spend = spend
         self._pool = pool
@@ -106,8 +106,8 @@ class FleetSync:
         """Forget all; the next `update` takes in what has changed in the pool from now on."""
         self.fleet = Fleet(self._rules)
         self.resting: dict[str, Slot] = {}
-        self.hoped_for = 0
-        self.missing = 0
+        self.expected_launches = 0
+        self.unlisted = 0
         self._launches: set[str] = set()
         self._updated_at = 0.0
 
@@ -115,11 +115,11 @@ class FleetSync:
         """Take in what has changed in the pool since the last time."""
         self._updated_at = now
         changed = self.changes.drain()
-        if self._kept.renewed:
-            changed |= self._kept.renewed & self._pool.workers.keys()
-            for token in sorted(self._kept.renewed & self._launches):
+        if self._reservations.renewed:
+            changed |= self._reservations.renewed & self._pool.workers.keys()
+            for token in sorted(self._reservations.renewed & self._launches):
                 self.fleet.put(self._launching(token, self.fleet.slots[token].type))
-            self._kept.renewed.clear()
+            self._reservations.renewed.clear()
         for worker_id in sorted(changed):
             self._update_worker(worker_id, now)
         self._update_launches()
@@ -165,13 +165,13 @@ class FleetSync:
         return worker.state is WorkerState.IDLE and offline and may_go
 
     def _update_launches(self) -> None:
-        hoped_for = self._pool.hoped_for()
-        self.hoped_for = len(hoped_for)
-        self.missing = self._pool.number_missing_beside(hoped_for)
+        expected_launches = self._pool.expected_launches()
+        self.expected_launches = len(expected_launches)
+        self.unlisted = self._pool.number_unlisted_beside(expected_launches)
         if self._spend is not None:
-            self._spend.update(hoped_for)
+            self._spend.update(expected_launches)
         tokens = set()
-        for pending in hoped_for:
+        for pending in expected_launches:
             tokens.add(pending.launch.token)
             if pending.launch.token not in self._launches:
                 self._add_launch(pending)
@@ -195,16 +195,16 @@ class FleetSync:
     def _launching(self, token: str, type_: InstanceType) -> Slot:
         slot = empty_slot(SlotKind.LAUNCHING, token, type_)
         room = self._pool.as_found(type_).allocatable
-        slot.free = room.minus(self._kept.of_coming(token, type_))
+        slot.free = room.minus(self._reservations.of_coming(token, type_))
         return slot
 
     def _slot_of(self, worker: Worker) -> Slot:
         slot = slot_of(worker)
-        slot.sharers = self._pool.staying_sharers(worker)
+        slot.on_shared_cpu = self._pool.staying_on_shared_cpu(worker)
         if slot.kind is SlotKind.READY:
-            slot.free = slot.free.minus(self._kept.of_ready(worker.id))
+            slot.free = slot.free.minus(self._reservations.of_ready(worker.id))
         else:
-            slot.free = slot.free.minus(self._kept.of_coming(worker.id, worker.type))
+            slot.free = slot.free.minus(self._reservations.of_coming(worker.id, worker.type))
         return slot
 
 
@@ -221,6 +221,6 @@ def slot_of(worker: Worker) -> Slot:
         idle=worker.state is WorkerState.IDLE
         and not worker.load.unreleased
         and not worker.cloud.remembered,
-        sharers=worker.load.sharers,
+        on_shared_cpu=worker.load.on_shared_cpu,
         spared_until=0.0 if worker.load.last_busy else worker.state_since + booted_s,
     )

@@ -27,13 +27,13 @@ class PlacementParts:
         table: ContainerPort,
         settings: SchedulerSettings,
         records: Mapping[str, InstanceRecord],
-        kept: Reservations,
+        reservations: Reservations,
     ) -> None:
-        """`records` has what instances were bought for, `kept` the room that others have."""
+        """`records` has what instances were bought for, `reservations` what others keep."""
         self.pool = pool
         self.table = table
         self.settings = settings
-        self.kept = kept
+        self.reservations = reservations
         self.concurrency = Concurrency(
             max_containers=settings.max_containers,
             supervisor_fraction=settings.supervisor_fraction,
@@ -46,4 +46,6 @@ class PlacementParts:
         limits = SpendLimits(settings)
         self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
         self.evictions = Evictions(pool, table, settings)
-        self.fleet_sync = FleetSync(pool, self.rules, self.spend, self.evictions.reserved, kept)
+        self.fleet_sync = FleetSync(
+            pool, self.rules, self.spend, self.evictions.reserved, reservations
+        )

@@ -53,11 +53,15 @@ def instead_of_scarce(
     """
     if scarce == ENOUGH or constraints.preemptible is not Preemptible.ALLOWED:
         return tuple(allowed)
-    hoped_for = [type_ for type_ in allowed if type_.preemptible and has_room(type_)]
+    expected_launches = [type_ for type_ in allowed if type_.preemptible and has_room(type_)]
     lasting = within([type_ for type_ in fitting if not type_.preemptible])
-    if not hoped_for or not lasting or any(type_.name not in scarce for type_ in hoped_for):
+    if (
+        not expected_launches
+        or not lasting
+        or any(type_.name not in scarce for type_ in expected_launches)
+    ):
         return tuple(allowed)
-    tried = [type_ for type_ in hoped_for if type_.name in scarce.tried]
+    tried = [type_ for type_ in expected_launches if type_.name in scarce.tried]
     return tuple(sorted([*tried, *lasting], key=lambda type_: price_order(as_new(type_))))
 
 

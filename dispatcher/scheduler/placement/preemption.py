@@ -119,7 +119,7 @@ class NodeUsage:
     """
 
     slot: Slot
-    tenants: tuple[RunningAttempt, ...]
+    attempts: tuple[RunningAttempt, ...]
     most_containers: int
 
 
@@ -145,16 +145,16 @@ class Blocker(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoEviction:
-    """Why nobody is evicted: the hurdle, and the dimensions that stay short all the same."""
+    """Why nobody is evicted: the blocker, and the dimensions that stay short all the same."""
 
-    hurdle: Blocker
+    blocker: Blocker
     short: tuple[str, ...]
 
     @property
     def message(self) -> str:
         """Return it as a clause about the instance."""
         short = f"it would be short of {' and '.join(self.short)}"
-        match self.hurdle:
+        match self.blocker:
             case Blocker.TOO_SMALL:
                 return f"{short} even without all that runs on it"
             case Blocker.PROTECTED:
@@ -162,26 +162,26 @@ class NoEviction:
             case Blocker.PRIORITY:
                 return f"{short} unless more went, who are not {MIN_GAP} priority points below"
             case _:
-                assert_never(self.hurdle)
+                assert_never(self.blocker)
 
 
 def victims(asked: Resources, priority: int, on: NodeUsage) -> Eviction | NoEviction:
     """Return whom to evict from an instance for a request, or why that makes no room for it.
 
     `asked` is what it needs on this type of instance, as `fit.need` tells. The order of the
-    tenants does not matter. There is an eviction whenever any choice of victims would do.
+    attempts does not matter. There is an eviction whenever any choice of victims would do.
     """
     trial = _Trial.of(asked, on)
-    running = [tenant for tenant in on.tenants if not tenant.is_ending]
-    evictable = [tenant for tenant in running if tenant.may_be_evicted]
-    willing = [tenant for tenant in evictable if priority - tenant.priority >= MIN_GAP]
+    running = [attempt for attempt in on.attempts if not attempt.is_ending]
+    evictable = [attempt for attempt in running if attempt.may_be_evicted]
+    willing = [attempt for attempt in evictable if priority - attempt.priority >= MIN_GAP]
     short = trial.short_without(willing)
     if short:
         too_small = trial.short_without(running)
         if too_small:
-            return NoEviction(hurdle=Blocker.TOO_SMALL, short=too_small)
-        hurdle = Blocker.PROTECTED if trial.short_without(evictable) else Blocker.PRIORITY
-        return NoEviction(hurdle=hurdle, short=short)
+            return NoEviction(blocker=Blocker.TOO_SMALL, short=too_small)
+        blocker = Blocker.PROTECTED if trial.short_without(evictable) else Blocker.PRIORITY
+        return NoEviction(blocker=blocker, short=short)
     taken = _taken(trial, willing)
     return Eviction(
         slot_id=on.slot.id,
@@ -225,26 +225,26 @@ class _Trial:
     def of(cls, asked: Resources, on: NodeUsage) -> _Trial:
         """Return it with all gone that is being ended."""
         slot = replace(on.slot)
-        for tenant in on.tenants:
-            if tenant.is_ending:
-                slot.release(tenant.resources)
+        for attempt in on.attempts:
+            if attempt.is_ending:
+                slot.release(attempt.resources)
         return cls(asked=asked, slot=slot, most_containers=on.most_containers)
 
     def short(self) -> dict[str, int]:
         """Return how much is missing in each dimension that is short."""
         slot = self.slot
-        wanted = charge(self.asked, sharers=slot.sharers)
+        wanted = charge(self.asked, on_shared_cpu=slot.on_shared_cpu)
         amounts, free = _amounts(wanted), _amounts(slot.free)
         short = {d: amounts.get(d, 0) - free.get(d, 0) for d in wanted.shortages(slot.free)}
         if slot.count >= self.most_containers:
             short[PLACES] = slot.count + 1 - self.most_containers
         return short
 
-    def short_without(self, tenants: Iterable[RunningAttempt]) -> tuple[str, ...]:
+    def short_without(self, attempts: Iterable[RunningAttempt]) -> tuple[str, ...]:
         """Return the dimensions that are short once these are gone too."""
         without = replace(self, slot=replace(self.slot))
-        for tenant in tenants:
-            without.slot.release(tenant.resources)
+        for attempt in attempts:
+            without.slot.release(attempt.resources)
         return tuple(without.short())
 
     def given(self, resources: Resources) -> dict[str, int]:
@@ -252,7 +252,7 @@ class _Trial:
 
         The place for a container is left out: it is the same for all.
         """
-        return _amounts(charge(resources, sharers=self.slot.sharers - 1))
+        return _amounts(charge(resources, on_shared_cpu=self.slot.on_shared_cpu - 1))
 
 
 def _taken(trial: _Trial, willing: Iterable[RunningAttempt]) -> list[RunningAttempt]:
@@ -261,15 +261,15 @@ def _taken(trial: _Trial, willing: Iterable[RunningAttempt]) -> list[RunningAtte
     for _, level in groupby(sorted(willing, key=_loss), key=_priority):
         # Those of one shape differ in their age only, and there are few shapes.
         by_shape: dict[Resources, list[RunningAttempt]] = {}
-        for tenant in sorted(level, key=_loss, reverse=True):
-            by_shape.setdefault(tenant.resources, []).append(tenant)
+        for attempt in sorted(level, key=_loss, reverse=True):
+            by_shape.setdefault(attempt.resources, []).append(attempt)
         while by_shape and (short := trial.short()):
             shape = _nearest(trial, short, by_shape)
-            tenant = by_shape[shape].pop()
+            attempt = by_shape[shape].pop()
             if not by_shape[shape]:
                 del by_shape[shape]
-            trial.slot.release(tenant.resources)
-            taken.append(tenant)
+            trial.slot.release(attempt.resources)
+            taken.append(attempt)
     return taken
 
 
@@ -300,22 +300,22 @@ def _needed(trial: _Trial, taken: Iterable[RunningAttempt]) -> list[RunningAttem
     One round does: with fewer gone there is never more room, so who is needed once stays so.
     """
     needed = []
-    for tenant in sorted(taken, key=_loss, reverse=True):
-        trial.slot.assign(tenant.resources)
+    for attempt in sorted(taken, key=_loss, reverse=True):
+        trial.slot.assign(attempt.resources)
         if trial.short():
-            trial.slot.release(tenant.resources)
-            needed.append(tenant)
+            trial.slot.release(attempt.resources)
+            needed.append(attempt)
     return needed
 
 
-def _priority(tenant: RunningAttempt) -> int:
-    return tenant.priority
+def _priority(attempt: RunningAttempt) -> int:
+    return attempt.priority
 
 
-def _loss(tenant: RunningAttempt) -> tuple[int, float, str]:
+def _loss(attempt: RunningAttempt) -> tuple[int, float, str]:
     """Return the sort key of what is lost with an attempt; the least goes first."""
-    age = -inf if tenant.began_at is None else -tenant.began_at
-    return tenant.priority, age, tenant.attempt_id
+    age = -inf if attempt.began_at is None else -attempt.began_at
+    return attempt.priority, age, attempt.attempt_id
 
 
 def _amounts(resources: Resources) -> dict[str, int]:

@@ -109,7 +109,7 @@ class Limits:
     #: How many calls the rate of cloud operations allows now.
     tokens_left: int
     #: Returns what keeps a type from being created, None when nothing does.
-    hindrance: Callable[[InstanceType], CreateBlock | None]
+    create_block: Callable[[InstanceType], CreateBlock | None]
     #: Returns in which scopes only some of a type may be created, and what blocks the others.
     allowances: Callable[[InstanceType], Mapping[Scope, Allowance]]
     #: How many more containers may have a place at once, None for any number.

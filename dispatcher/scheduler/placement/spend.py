@@ -64,8 +64,8 @@ class InstanceSpend:
     @property
     def total(self) -> Decimal:
         """Return what all instances cost, with those that may yet come and those still missing."""
-        missing = (self._records.get(instance_id) for instance_id in self._pool.missing())
-        prices = (record.price_usd_per_hour for record in missing if record is not None)
+        unlisted = (self._records.get(instance_id) for instance_id in self._pool.unlisted())
+        prices = (record.price_usd_per_hour for record in unlisted if record is not None)
         return self._of_workers + self._of_launches + sum(prices, _NOTHING)
 
     @property
@@ -80,7 +80,7 @@ class InstanceSpend:
         """
         for worker_id in sorted(self._changes.drain()):
             self._see(worker_id)
-        self._hope_for(launches)
+        self._expect(launches)
 
     def _see(self, worker_id: str) -> None:
         """Take in a worker that has changed, is new, or is gone."""
@@ -95,17 +95,17 @@ class InstanceSpend:
         if charge is not None and not worker.is_ready:
             self.charges[worker_id] = charge
 
-    def _hope_for(self, launches: Iterable[PendingLaunch]) -> None:
+    def _expect(self, launches: Iterable[PendingLaunch]) -> None:
         """Take in launches; what came of one and is missing is counted as such."""
         pool = self._pool
-        missing = set(pool.missing().values())
-        hoped = [p.launch for p in launches if p.launch.token not in missing]
-        prices = (pool.type_of(launch).price_usd_per_hour for launch in hoped)
+        unlisted = set(pool.unlisted().values())
+        expected = [p.launch for p in launches if p.launch.token not in unlisted]
+        prices = (pool.type_of(launch).price_usd_per_hour for launch in expected)
         self._of_launches = sum(prices, _NOTHING)
         charges = {id_: charge for id_, charge in self.charges.items() if id_ in self._prices}
         for token, pending in pool.launches.items():
             charge = self._charge_of(token)
-            counts = pending.counted or token in missing
+            counts = pending.counted or token in unlisted
             if charge is not None and counts and not pending.instance_id:
                 charges[token] = charge
         self.charges = charges
@@ -130,7 +130,7 @@ class InstanceSpend:
             limits=self.limits,
             placement=fleet.rules.placement,
             cluster=self.total,
-            by_holder=attempts.by_holder,
+            by_subject=attempts.by_subject,
         )
         budget.begin(self.charges, classes, fleet)
         return budget
@@ -168,7 +168,7 @@ class PassBudget:
     #: What all instances cost, with those that the pass has created so far.
     cluster: Decimal
     #: What attempts cost each project and user before this pass; not changed.
-    by_holder: Mapping[SpendSubject, Decimal]
+    by_subject: Mapping[SpendSubject, Decimal]
     #: For whom each slot was created, once the pass is over.
     payers: dict[str, SpendSubjects] = field(default_factory=dict)
     _more: dict[SpendSubject, Decimal] = field(default_factory=dict)
@@ -176,9 +176,9 @@ class PassBudget:
     _claimed: dict[tuple[SpendSubject, str], Decimal] = field(default_factory=dict)
     _costs: dict[tuple[str, Resources], Decimal] = field(default_factory=dict)
 
-    def spent(self, holder: SpendSubject) -> Decimal:
+    def spent(self, subject: SpendSubject) -> Decimal:
         """Return what a project or a user spends by now."""
-        return self.by_holder.get(holder, _NOTHING) + self._more.get(holder, _NOTHING)
+        return self.by_subject.get(subject, _NOTHING) + self._more.get(subject, _NOTHING)
 
     def begin(
         self, charges: Mapping[str, LaunchCharge], classes: Iterable[RequestClass], fleet: Fleet
@@ -196,12 +196,12 @@ class PassBudget:
         self, account: SpendSubjects, slot: Slot, need: Resources
     ) -> BudgetDenial | None:
         """Return why an account may not have room on a slot, None when it may."""
-        for holder in account:
-            limit = self.limits.of(holder)
-            more = self._added(holder, slot.id, self._cost(slot.type, need))
-            spent = self.spent(holder)
+        for subject in account:
+            limit = self.limits.of(subject)
+            more = self._added(subject, slot.id, self._cost(slot.type, need))
+            spent = self.spent(subject)
             if limit is not None and more > 0 and spent + more > limit:
-                return _refusal(holder, limit, spent, more, room_on=slot.type.name)
+                return _refusal(subject, limit, spent, more, room_on=slot.type.name)
         return None
 
     def place(self, account: SpendSubjects, slot: Slot, need: Resources, number: int) -> None:
@@ -209,20 +209,20 @@ class PassBudget:
         if not account:
             return
         cost = self._cost(slot.type, need) * number
-        for holder in account:
-            _add(self._more, (holder,), self._added(holder, slot.id, cost))
-            if (holder, slot.id) in self._charged:
-                _add(self._claimed, ((holder, slot.id),), cost)
+        for subject in account:
+            _add(self._more, (subject,), self._added(subject, slot.id, cost))
+            if (subject, slot.id) in self._charged:
+                _add(self._claimed, ((subject, slot.id),), cost)
 
     def refuses_create(self, account: SpendSubjects, type_: InstanceType) -> BudgetDenial | None:
         """Return why no instance of a type may be created for an account, None when one may."""
         price = type_.price_usd_per_hour
         if not price:
             return None
-        for holder in account:
-            limit, spent = self.limits.of(holder), self.spent(holder)
+        for subject in account:
+            limit, spent = self.limits.of(subject), self.spent(subject)
             if limit is not None and spent + price > limit:
-                return _refusal(holder, limit, spent, price)
+                return _refusal(subject, limit, spent, price)
         limit = self.limits.cluster
         if limit is not None and self.cluster + price > limit:
             return _refusal(None, limit, self.cluster, price)
@@ -235,16 +235,16 @@ class PassBudget:
         self._charge(account, slot.id, slot.type.price_usd_per_hour)
 
     def _charge(self, account: SpendSubjects, slot_id: str, price: Decimal) -> None:
-        for holder in account:
-            self._charged[holder, slot_id] = price
+        for subject in account:
+            self._charged[subject, slot_id] = price
         _add(self._more, account, price)
 
-    def _added(self, holder: SpendSubject, slot_id: str, cost: Decimal) -> Decimal:
+    def _added(self, subject: SpendSubject, slot_id: str, cost: Decimal) -> Decimal:
         """Return what a claim adds to what a holder is charged: nothing while that covers it."""
-        charged = self._charged.get((holder, slot_id))
+        charged = self._charged.get((subject, slot_id))
         if charged is None:
             return cost
-        claimed = self._claimed.get((holder, slot_id), _NOTHING)
+        claimed = self._claimed.get((subject, slot_id), _NOTHING)
         return max(charged, claimed + cost) - max(charged, claimed)
 
     def _cost(self, type_: InstanceType, need: Resources) -> Decimal:
@@ -257,12 +257,12 @@ class PassBudget:
 
 
 def _refusal(
-    holder: SpendSubject | None, limit: Decimal, spent: Decimal, price: Decimal, room_on: str = ""
+    subject: SpendSubject | None, limit: Decimal, spent: Decimal, price: Decimal, room_on: str = ""
 ) -> BudgetDenial:
     return BudgetDenial(
-        who="the cluster" if holder is None else f"{holder.kind} {holder.name}",
-        setting="max_hourly_spend" + ("" if holder is None else f"_per_{holder.kind}"),
-        of_all=holder is None,
+        who="the cluster" if subject is None else f"{subject.kind} {subject.name}",
+        setting="max_hourly_spend" + ("" if subject is None else f"_per_{subject.kind}"),
+        of_all=subject is None,
         limit_usd_per_hour=limit,
         spent_usd_per_hour=spent,
         price_usd_per_hour=price,

@@ -106,7 +106,7 @@ def _allowed(
 
 def _fits(free: Resources, need: Resources, rules: PackingPolicy, count: int) -> int:
     """Return how many requests fit beside so many containers, as far as cpus and memory go."""
-    need = charge(need, sharers=0)
+    need = charge(need, on_shared_cpu=0)
     pairs = ((need.cpu_millis, free.cpu_millis), (need.memory_bytes, free.memory_bytes))
     room = min((whole // part for part, whole in pairs if part), default=_PLENTY)
     return max(0, min(room, rules.most_containers - count))

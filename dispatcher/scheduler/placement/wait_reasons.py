@@ -74,13 +74,13 @@ def no_room_on_new(
     return WaitReason(code="no_room_on_new", message=message)
 
 
-def short(types: Sequence[InstanceType], hindrances: Sequence[CreateBlock]) -> WaitReason:
+def short(types: Sequence[InstanceType], create_blocks: Sequence[CreateBlock]) -> WaitReason:
     """Return why a class waits of each of whose types the cloud has none left, or allows none."""
-    of = zip(types, hindrances, strict=True)
+    of = zip(types, create_blocks, strict=True)
     refused = [(type_, h) for type_, h in of if h.kind is CreateBlockKind.NONE_ALLOWED]
     if not refused:
-        return at_capacity(types, hindrances)
-    end, first = _first_end(hindrances), refused[0][1]
+        return at_capacity(types, create_blocks)
+    end, first = _first_end(create_blocks), refused[0][1]
     if end is None:
         return WaitReason(code="creating", message=first.message, topic=first.topic)
     names = ", ".join(type_.name for type_, _ in refused[:_TYPES_TOLD])
@@ -93,23 +93,23 @@ def short(types: Sequence[InstanceType], hindrances: Sequence[CreateBlock]) -> W
     return WaitReason(code="at_quota", message=message, until=end, topic=first.topic)
 
 
-def at_capacity(types: Sequence[InstanceType], hindrances: Sequence[CreateBlock]) -> WaitReason:
+def at_capacity(types: Sequence[InstanceType], create_blocks: Sequence[CreateBlock]) -> WaitReason:
     """Return why a class waits of all of whose types the cloud has none left."""
     message = f"the cloud is short of {', '.join(type_.name for type_ in types)}"
-    end = _first_end(hindrances)
+    end = _first_end(create_blocks)
     trying = "one create is being tried"
     message += f"; {trying if end is None else f'tried again at {moment(end)}'}"
     return WaitReason(code="at_capacity", message=message, until=end)
 
 
-def why_held(hindrances: Sequence[CreateBlock]) -> tuple[WaitReason, bool]:
+def why_held(create_blocks: Sequence[CreateBlock]) -> tuple[WaitReason, bool]:
     """Return why none of a class's types may be created, and whether that is a quota.
 
     What ends first is told, a quota last. There is one that is neither a shortage nor a type of
     which none is allowed.
     """
     short_of = (CreateBlockKind.CAPACITY, CreateBlockKind.NONE_ALLOWED)
-    remaining = [h for h in hindrances if h.kind not in short_of]
+    remaining = [h for h in create_blocks if h.kind not in short_of]
     told = [h for h in remaining if h.kind is not CreateBlockKind.QUOTA] or remaining
     end = _first_end(told)
     first = next(h for h in told if h.until == end)
@@ -217,7 +217,7 @@ def dollars(amount: Decimal) -> str:
     return f"${rounded}/h"
 
 
-def _first_end(hindrances: Sequence[CreateBlock]) -> float | None:
+def _first_end(create_blocks: Sequence[CreateBlock]) -> float | None:
     """Return when the first of them ends, None when a create is being tried: it may end now."""
-    ends = [h.until for h in hindrances if h.until is not None]
-    return min(ends) if len(ends) == len(hindrances) else None
+    ends = [h.until for h in create_blocks if h.until is not None]
+    return min(ends) if len(ends) == len(create_blocks) else None

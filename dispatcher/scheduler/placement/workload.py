@@ -1,9 +1,9 @@
 """Who places the containers that never wait in the queue: a seam for per-instance and elastic jobs.
 
 A planning pass lets each workload scheduler do its part before the batch work: it starts and ends
-attempts of its jobs, and says what room of which instance it keeps (`WorkloadScheduler.kept`). Once
-the end of an attempt of such a job is on record it decides what follows
-(`WorkloadScheduler.decide`); of batch work that is for `state.restarts` to say.
+attempts of its jobs, and says what room of which instance it keeps
+(`WorkloadScheduler.reservations`). Once the end of an attempt of such a job is on record it decides
+what follows (`WorkloadScheduler.decide`); of batch work that is for `state.restarts` to say.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WorkloadScheduler(Protocol):
     """Places the containers of one type of jobs; called on the engine's thread only."""
 
     @property
-    def kept(self) -> Mapping[str, Resources]:
+    def reservations(self) -> Mapping[str, Resources]:
         """Return what room it keeps, by the slot's id (a worker's, or a launch's token).
 
         As of the latest `place`; nobody else gets it. Slots that lack keep nothing.
@@ -37,12 +37,12 @@ class WorkloadScheduler(Protocol):
         ...
 
     @property
-    def awaited(self) -> frozenset[str]:
+    def claimed_workers(self) -> frozenset[str]:
         """Return the workers on their way that something waits for: they are not idle."""
         ...
 
     @property
-    def promised(self) -> int:
+    def reserved_count(self) -> int:
         """Return for how many containers it keeps room that count against limits of how many."""
         ...
 
@@ -110,7 +110,7 @@ class WorkloadSchedulers:
     def of_job(self, job_id: str) -> WorkloadScheduler | None:
         """Return who places an unfinished job's containers, None where they wait in the queue."""
         type_ = self._jobs.type_of(job_id)
-        if type_ is None or not type_.has_own_placer:
+        if type_ is None or not type_.has_own_scheduler:
             return None
         return self.per_instance if type_.is_per_instance else self.elastic
 
@@ -165,21 +165,21 @@ class WorkloadSchedulers:
         dues = [workload.next_due() for workload in self._all]
         return min([due for due in dues if due is not None], default=None)
 
-    def awaited(self) -> frozenset[str]:
+    def claimed_workers(self) -> frozenset[str]:
         """Return the workers that somebody waits for."""
-        return frozenset().union(*(workload.awaited for workload in self._all))
+        return frozenset().union(*(workload.claimed_workers for workload in self._all))
 
-    def kept(self) -> dict[str, Resources]:
+    def reservations(self) -> dict[str, Resources]:
         """Return what room all keep together, by the slot's id; a new mapping."""
         total: dict[str, Resources] = {}
         for workload in self._all:
-            for slot_id, room in workload.kept.items():
+            for slot_id, room in workload.reservations.items():
                 total[slot_id] = total.get(slot_id, NOTHING).plus(room)
         return total
 
-    def promised(self) -> int:
+    def reserved_count(self) -> int:
         """Return for how many containers all together keep room, and a place among how many may."""
-        return sum(workload.promised for workload in self._all)
+        return sum(workload.reserved_count for workload in self._all)
 
 
 class NewInstances:
@@ -200,11 +200,11 @@ class NewInstances:
         # By type, for what is taken of it: there may be hundreds of types, and each pass asks.
         self._left: dict[str, tuple[Resources, InstanceType, InstanceType]] = {}
 
-    def taken_of(self, type_: InstanceType) -> Resources:
+    def daemon_overhead(self, type_: InstanceType) -> Resources:
         """Return what daemons take of a new instance of a type."""
         return self._daemons_take(self._as_bought(type_))
 
-    def left_of(self, type_: InstanceType) -> InstanceType:
+    def allocatable_left(self, type_: InstanceType) -> InstanceType:
         """Return a type as others find a new instance of it: priced, without what is taken.
 
         Where instances of it turned out to be smaller than it says, it is so, too.

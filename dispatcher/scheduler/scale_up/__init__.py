@@ -1,4 +1,4 @@
 """Which instances are created for those who found no room, within limits and budget; pure.
 
-`batch` asks; `solve` finds the cheapest mix of instance types.
+`batch` asks; `solve` finds the cheapest solution of instance types.
 """

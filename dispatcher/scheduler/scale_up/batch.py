@@ -18,7 +18,12 @@ from longshore.dispatcher.scheduler.placement.snapshot import (
     Snapshot,
 )
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
-from longshore.dispatcher.scheduler.scale_up.solve import Item, NewInstance, Option, cheapest_mix
+from longshore.dispatcher.scheduler.scale_up.solve import (
+    Item,
+    NewInstance,
+    Option,
+    cheapest_solution,
+)
 from longshore.dispatcher.state.queue import Order
 from longshore.drivers.interface import InstanceType
 from longshore.pool.charging import charge
@@ -72,7 +77,7 @@ class CreateLimits:
         self._options: dict[int, tuple[Option, ...]] = {}
         self._with_room: dict[int, tuple[InstanceType, ...]] = {}
 
-    def hindrance(self, type_: InstanceType) -> CreateBlock | None:
+    def create_block(self, type_: InstanceType) -> CreateBlock | None:
         """Return what keeps a type from being created now, None when nothing does."""
         found, allowances = self._of(type_)
         if found is not None or not self._made:
@@ -138,7 +143,7 @@ class CreateLimits:
 
     def why_hindered(self, line: ClassPlacement) -> WaitReason:
         """Return why none of a class's types may be created."""
-        found = [self.hindrance(type_) for type_ in self.with_room(line)]
+        found = [self.create_block(type_) for type_ in self.with_room(line)]
         short = self.shortage(line)
         return short or wait_reasons.why_held([h for h in found if h is not None])[0]
 
@@ -153,14 +158,14 @@ class CreateLimits:
 
     def shortage(self, line: ClassPlacement) -> WaitReason | None:
         """Return why a class waits if the cloud has or allows none of all its types, else None."""
-        hindrances = []
+        create_blocks = []
         # Where there never is room on a new one, it is no matter whether the cloud has any.
         for type_ in self.with_room(line):
-            hindrance = self.hindrance(type_)
-            if hindrance is None or hindrance.kind not in _SHORT:
+            create_block = self.create_block(type_)
+            if create_block is None or create_block.kind not in _SHORT:
                 return None
-            hindrances.append(hindrance)
-        return wait_reasons.short(self.with_room(line), hindrances) if hindrances else None
+            create_blocks.append(create_block)
+        return wait_reasons.short(self.with_room(line), create_blocks) if create_blocks else None
 
     def refusal(self, line: ClassPlacement, types: Iterable[InstanceType]) -> BudgetDenial | None:
         """Return why none of some types (cheapest first) may be paid for a class now, else None.
@@ -182,7 +187,7 @@ class CreateLimits:
         known = self._known.get(type_.name)
         if known is None:
             limits = self._limits
-            known = self._known[type_.name] = (limits.hindrance(type_), limits.allowances(type_))
+            known = self._known[type_.name] = (limits.create_block(type_), limits.allowances(type_))
         return known
 
 
@@ -192,17 +197,17 @@ class ScaleUp:
 
     view: Snapshot
     plan: Plan
-    outlook: CreateLimits
+    create_limits: CreateLimits
     _again: bool = field(default=False, init=False)
     _most: dict[int, int] = field(default_factory=dict, init=False)
     _affordable: dict[int, tuple[Option, ...]] = field(default_factory=dict, init=False)
 
     def buy(self, demands: Sequence[UnmetDemand]) -> Stopped | None:
-        """Create the cheapest mix for demands in order of priority; return what stops all below.
+        """Create what is cheapest for demands in order of priority; return what stops all below.
 
         Each demand says afterwards how many of it have a claim, and why the others have none.
         """
-        _leave_out_the_needless(demands, self.outlook)
+        _leave_out_the_needless(demands, self.create_limits)
         for _ in range(_MOST_ROUNDS):
             open_ = self._open(demands)
             if not open_ or not self._left():
@@ -249,33 +254,33 @@ class ScaleUp:
 
     def _yields(self, demand: UnmetDemand) -> bool:
         """Return whether nobody below is to wait for what a demand lacks."""
-        return demand.room_where_lost or self.outlook.is_doubtful(demand.line)
+        return demand.room_where_lost or self.create_limits.is_doubtful(demand.line)
 
     # ---- one round -------------------------------------------------------------------------
 
     def _round(self, demands: list[UnmetDemand]) -> None:
         demands = self._within_reach(demands)
-        mix = self._mix(demands)
-        short = self._first_short(demands, mix)
+        solution = self._solve(demands)
+        short = self._first_short(demands, solution)
         if short is not None:
             # What is below the first that waits for the quota gets nothing of what is created.
             demands = demands[: short + 1]
-            mix = self._mix(demands)
-        for new in mix:
+            solution = self._solve(demands)
+        for new in solution:
             if not self._left():
                 break
             payer = _payer(new, demands)
-            if self.outlook.refusal(payer.line, (new.type,)) is not None:
+            if self.create_limits.refusal(payer.line, (new.type,)) is not None:
                 # What is below must not have the money: this one may do with something cheaper.
                 self._again = True
                 break
             self._create(new, demands, payer)
 
-    def _mix(self, demands: list[UnmetDemand]) -> tuple[NewInstance, ...]:
+    def _solve(self, demands: list[UnmetDemand]) -> tuple[NewInstance, ...]:
         rules = self.view.fleet.rules
         types = {option.type.name: option.type for d in demands for option in d.options}
-        most = {name: self.outlook.most_of(type_) for name, type_ in types.items()}
-        wants = [
+        most = {name: self.create_limits.most_of(type_) for name, type_ in types.items()}
+        items = [
             Item(
                 index=demand.line.number,
                 count=self._count(demand),
@@ -283,20 +288,22 @@ class ScaleUp:
             )
             for demand in demands
         ]
-        return cheapest_mix(
-            wants,
+        return cheapest_solution(
+            items,
             placement=rules.placement,
             max_containers=rules.max_containers,
             most_instances=self._instances_left(),
             most_of=lambda name: most[name],
         )
 
-    def _first_short(self, demands: list[UnmetDemand], mix: tuple[NewInstance, ...]) -> int | None:
+    def _first_short(
+        self, demands: list[UnmetDemand], solution: tuple[NewInstance, ...]
+    ) -> int | None:
         """Return the first demand that the limit of instances leaves short, None for none."""
-        if len(mix) < self._instances_left():
+        if len(solution) < self._instances_left():
             return None
         held: Counter[int] = Counter()
-        for new in mix:
+        for new in solution:
             held.update(dict(new.contents))
         for index, demand in enumerate(demands):
             wanted = self._count(demand)
@@ -306,13 +313,13 @@ class ScaleUp:
         return None
 
     def _create(self, new: NewInstance, demands: list[UnmetDemand], payer: UnmetDemand) -> None:
-        """Create one instance of the mix, unless that is not possible any more."""
-        if self.outlook.hindrance(new.type) is not None:
+        """Create one instance of the solution, unless that is not possible any more."""
+        if self.create_limits.create_block(new.type) is not None:
             self._again = True
             return
         contents = dict(new.contents)
         self._affordable.clear()
-        self.outlook.create(new.type)
+        self.create_limits.create(new.type)
         slot_id = f"new-{len(self.plan.creates):06}"
         slot = empty_slot(SlotKind.NEW, slot_id, new.type)
         self.plan.creates.append(slot)
@@ -363,16 +370,16 @@ class ScaleUp:
         known = self._affordable.get(number)
         if known is None:
             free = self._unhindered(demand)
-            known = tuple(o for o in free if self.outlook.refusal(line, (o.type,)) is None)
+            known = tuple(o for o in free if self.create_limits.refusal(line, (o.type,)) is None)
             self._affordable[number] = known
         return known
 
     def _unhindered(self, demand: UnmetDemand) -> tuple[Option, ...]:
-        return tuple(o for o in demand.options if self.outlook.hindrance(o.type) is None)
+        return tuple(o for o in demand.options if self.create_limits.create_block(o.type) is None)
 
     def _refusal(self, demand: UnmetDemand) -> BudgetDenial | None:
         """Return why nothing that might be created for a demand may be paid, else None."""
-        return self.outlook.refusal(demand.line, (o.type for o in self._unhindered(demand)))
+        return self.create_limits.refusal(demand.line, (o.type for o in self._unhindered(demand)))
 
     def _within_reach(self, demands: list[UnmetDemand]) -> list[UnmetDemand]:
         """Return the first demands, enough to fill what may be created with the largest types."""
@@ -405,19 +412,21 @@ class ScaleUp:
         """Return why a demand has no place, when nothing stopped it."""
         limits = self.view.limits
         if not self._options(demand):
-            return self.outlook.why_hindered(demand.line)
+            return self.create_limits.why_hindered(demand.line)
         if len(self.plan.creates) >= limits.tokens_left < limits.creates_left:
             self.plan.tokens_short = True
             return wait_reasons.TOKENS
         return wait_reasons.CREATES
 
 
-def _leave_out_the_needless(demands: Sequence[UnmetDemand], outlook: CreateLimits) -> None:
-    """Take the types from demands, if there are many, that others replace in every mix."""
+def _leave_out_the_needless(demands: Sequence[UnmetDemand], create_limits: CreateLimits) -> None:
+    """Take the types from demands, if there are many, that others replace in every solution."""
     options = {demand.line.number: demand.options for demand in demands}
     if max(map(len, options.values()), default=0) < _MANY_TYPES:
         return
-    worth = worthwhile(list(options.values()), may_replace=lambda t: not outlook.has_allowances(t))
+    worth = worthwhile(
+        list(options.values()), may_replace=lambda t: not create_limits.has_allowances(t)
+    )
     left = {
         number: tuple(option for option in each if option.type.name in worth)
         for number, each in options.items()
@@ -434,6 +443,6 @@ def _payer(new: NewInstance, demands: list[UnmetDemand]) -> UnmetDemand:
 
 def _how_many(option: Option) -> int:
     """Return how many requests an empty instance holds, as far as cpus and memory go."""
-    room, need = option.type.allocatable, charge(option.need, sharers=1)
+    room, need = option.type.allocatable, charge(option.need, on_shared_cpu=1)
     pairs = ((need.cpu_millis, room.cpu_millis), (need.memory_bytes, room.memory_bytes))
     return min((whole // part for part, whole in pairs if part), default=1_000_000)

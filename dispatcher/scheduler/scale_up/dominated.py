@@ -1,4 +1,4 @@
-"""Which of many types are worth a look: those that no other replaces in every mix; pure."""
+"""Which of many types are worth a look: those that no other always replaces; pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The very cheapest mix for a handful of containers, by a bounded search; pure.
+"""The very cheapest solution for a handful of containers, by a bounded search; pure.
 
 Instances are only thought of as full as they can be: one that holds less is never cheaper. The
-search goes from the whole demand to none, the most promising mix first, and gives up at a bound.
+search goes from the whole demand to none, what is most promising first, and gives up at a bound.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class _TooLargeError(Exception):
     """The search would take longer than it is worth."""
 
 
-def cheapest_exact(market: PackingProblem, demand: Sequence[int], most: int) -> Solution | None:
-    """Return the cheapest mix of at most `most` instances that holds the whole demand.
+def cheapest_exact(problem: PackingProblem, demand: Sequence[int], most: int) -> Solution | None:
+    """Return the cheapest solution of at most `most` instances that holds the whole demand.
 
     None when there is none, or when looking for it would take too long.
     """
@@ -48,7 +48,7 @@ def cheapest_exact(market: PackingProblem, demand: Sequence[int], most: int) -> 
         if states > MOST_STATES:
             return None
     try:
-        search = _Search(market, classes, tuple(demand[number] for number in classes))
+        search = _Search(problem, classes, tuple(demand[number] for number in classes))
         if search.fewest(search.whole) > most:
             return None
         way = search.run(None)
@@ -58,22 +58,22 @@ def cheapest_exact(market: PackingProblem, demand: Sequence[int], most: int) -> 
         return None
     if way is None:
         return None
-    mix = Solution.nothing(market, demand)
+    solution = Solution.nothing(problem, demand)
     for (type_, counts), times in Counter(way).items():
         contents = zip(classes, counts, strict=True)
-        mix.buy(type_, tuple(pair for pair in contents if pair[1]), times)
-    return mix
+        solution.buy(type_, tuple(pair for pair in contents if pair[1]), times)
+    return solution
 
 
 class _Search:
-    def __init__(self, market: PackingProblem, classes: Sequence[int], whole: _Left) -> None:
-        self._market = market
+    def __init__(self, problem: PackingProblem, classes: Sequence[int], whole: _Left) -> None:
+        self._market = problem
         self._classes = classes
         self.whole = whole
-        self._limited = [t for t, most in enumerate(market.most) if most is not None]
+        self._limited = [t for t, most in enumerate(problem.most) if most is not None]
         self._patterns = self._full_patterns()
-        self._worth = self._lower_bounds([cost >> market.tie_bits for cost in market.costs])
-        self._parts = self._lower_bounds([1] * len(market.costs))
+        self._worth = self._lower_bounds([cost >> problem.tie_bits for cost in problem.costs])
+        self._parts = self._lower_bounds([1] * len(problem.costs))
         self._holding = [[p for p in self._patterns if p.counts[i]] for i in range(len(classes))]
         self._tried = 0
 
@@ -91,7 +91,7 @@ class _Search:
         return [p for p in found if not any(_beats(q, p, costs, self._market) for q in found)]
 
     def _lower_bounds(self, prices: Sequence[int]) -> list[float]:
-        """Return what one container of each class costs at least, so that no mix costs less."""
+        """Return what one container of each class costs at least: no solution costs less."""
         worth = [
             min((prices[p.type] / p.counts[i] for p in self._patterns if p.counts[i]), default=0.0)
             for i in range(len(self._classes))
@@ -108,11 +108,11 @@ class _Search:
         return int(least) << self._market.tie_bits
 
     def fewest(self, left: _Left) -> int:
-        """Return how many instances any mix for this has at least."""
+        """Return how many instances any solution for this has at least."""
         return math.ceil(sum(n * part for n, part in zip(left, self._parts, strict=True)))
 
     def run(self, most: int | None) -> list[tuple[int, _Left]] | None:
-        """Return the instances of the cheapest mix, None when there is none."""
+        """Return the instances of the cheapest solution, None when there is none."""
         start: _State = (self.whole, (0,) * len(self._limited) + (() if most is None else (0,)))
         costs = {start: 0}
         came: dict[_State, tuple[_State, int, _Left]] = {}
@@ -161,7 +161,7 @@ class _Search:
 
 
 def _fullest(
-    market: PackingProblem, type_: int, classes: Sequence[int], whole: _Left
+    problem: PackingProblem, type_: int, classes: Sequence[int], whole: _Left
 ) -> Iterator[tuple[int, ...]]:
     """Yield everything that an instance can hold to which nothing of the demand can be added."""
     chosen: list[int] = [0] * len(classes)
@@ -170,29 +170,29 @@ def _fullest(
         return tuple((classes[i], chosen[i]) for i in range(end) if chosen[i])
 
     def walk(place: int) -> Iterator[tuple[int, ...]]:
-        room = market.empty(type_)
+        room = problem.empty(type_)
         for number, count in contents(place):
             room.take(number, count)
         fit = room.fits(classes[place], whole[place])
-        market.steps += place + 1
+        problem.steps += place + 1
         last = place == len(classes) - 1
         for count in range(fit, fit - 1 if last else -1, -1):
             chosen[place] = count
             if not last:
                 yield from walk(place + 1)
-            elif any(chosen) and not _has_room(market, type_, contents(place + 1), classes, whole):
+            elif any(chosen) and not _has_room(problem, type_, contents(place + 1), classes, whole):
                 yield tuple(chosen)
         chosen[place] = 0
 
-    if any(classes_asked in market.asks[type_] for classes_asked in classes):
+    if any(classes_asked in problem.asks[type_] for classes_asked in classes):
         yield from walk(0)
 
 
 def _has_room(
-    market: PackingProblem, type_: int, contents: Contents, classes: Sequence[int], whole: _Left
+    problem: PackingProblem, type_: int, contents: Contents, classes: Sequence[int], whole: _Left
 ) -> bool:
     """Return whether one more container of the demand fits."""
-    room = market.empty(type_)
+    room = problem.empty(type_)
     held = dict(contents)
     for number, count in contents:
         room.take(number, count)
@@ -202,14 +202,16 @@ def _has_room(
     )
 
 
-def _beats(better: _Pattern, worse: _Pattern, costs: Sequence[int], market: PackingProblem) -> bool:
+def _beats(
+    better: _Pattern, worse: _Pattern, costs: Sequence[int], problem: PackingProblem
+) -> bool:
     """Return whether one pattern makes another needless: it holds as much and costs less.
 
     A type of which there are only so many replaces nothing.
     """
     return (
         costs[better.type] < costs[worse.type]
-        and market.most[better.type] is None
+        and problem.most[better.type] is None
         and all(a >= b for a, b in zip(better.counts, worse.counts, strict=True))
     )
 

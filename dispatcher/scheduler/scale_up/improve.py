@@ -1,4 +1,4 @@
-"""A mix put in order: no instance that is not needed, no room that is wanted; pure."""
+"""A solution put in order: no instance that is not needed, no room that is wanted; pure."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Piece:
 
 
 class _Pieces:
-    """The instances of a mix while containers are put into their free room."""
+    """The instances of a solution while containers are put into their free room."""
 
-    def __init__(self, market: PackingProblem, groups: Sequence[Group]) -> None:
+    def __init__(self, problem: PackingProblem, groups: Sequence[Group]) -> None:
         self.all: dict[_Piece, None] = {
-            _Piece(group.type, dict(group.contents), group.times, market.filled(group)): None
+            _Piece(group.type, dict(group.contents), group.times, problem.filled(group)): None
             for group in groups
         }
         self._open: dict[int, list[_Piece]] = {}
@@ -86,51 +86,51 @@ class _Pieces:
             put += each * times
         return put, changes
 
-    def mix(self, market: PackingProblem, left: Sequence[int]) -> Solution:
-        """Return these instances as a mix."""
-        mix = Solution.nothing(market, left)
+    def solution(self, problem: PackingProblem, left: Sequence[int]) -> Solution:
+        """Return these instances as a solution."""
+        solution = Solution.nothing(problem, left)
         for piece in self.all:
-            mix.keep(Group(piece.type, tuple(piece.contents.items()), piece.times))
-        return mix
+            solution.keep(Group(piece.type, tuple(piece.contents.items()), piece.times))
+        return solution
 
 
-def trimmed(mix: Solution) -> Solution:
-    """Return a mix that holds the same, on the cheapest types for it and on no needless instance.
+def trimmed(solution: Solution) -> Solution:
+    """Return a solution that holds the same, on the cheapest types and on no needless instance.
 
     No instance of it could be left out with its contents put into the room of the others by turns,
     and none could be of a cheaper type.
     """
     while True:
-        slim = _retyped(mix)
+        slim = _retyped(solution)
         fewer = _dissolved(slim)
         if fewer is None:
             return slim
-        mix = fewer
+        solution = fewer
 
 
-def topped_up(mix: Solution) -> Solution:
-    """Return a mix of the same instances that hold also what fits of what is left, in order."""
-    pieces = _Pieces(mix.market, mix.groups)
-    left = list(mix.left)
+def topped_up(solution: Solution) -> Solution:
+    """Return the same instances holding also what fits of what is left, in order."""
+    pieces = _Pieces(solution.problem, solution.groups)
+    left = list(solution.left)
     for number, count in enumerate(left):
         if count:
             left[number] -= pieces.put(number, count)[0]
-    return pieces.mix(mix.market, left)
+    return pieces.solution(solution.problem, left)
 
 
-def _retyped(mix: Solution) -> Solution:
-    """Return a mix with each instance of the cheapest type that may hold its contents."""
-    market = mix.market
-    after = Solution.nothing(market, mix.left)
-    bought = list(mix.bought)
-    for group in mix.groups:
+def _retyped(solution: Solution) -> Solution:
+    """Return a solution with each instance of the cheapest type that may hold its contents."""
+    problem = solution.problem
+    after = Solution.nothing(problem, solution.left)
+    bought = list(solution.bought)
+    for group in solution.groups:
         rest = group.times
-        for type_ in market.options[group.contents[0][0]]:
+        for type_ in problem.options[group.contents[0][0]]:
             if type_ >= group.type:
                 break
-            most = market.most[type_]
+            most = problem.most[type_]
             times = rest if most is None else min(rest, most - bought[type_])
-            if times > 0 and market.holds(type_, group.contents):
+            if times > 0 and problem.holds(type_, group.contents):
                 after.keep(Group(type_, group.contents, times))
                 bought[type_] += times
                 bought[group.type] -= times
@@ -140,12 +140,12 @@ def _retyped(mix: Solution) -> Solution:
     return after
 
 
-def _dissolved(mix: Solution) -> Solution | None:
-    """Return a mix with fewer instances that holds the same, None when it is not found.
+def _dissolved(solution: Solution) -> Solution | None:
+    """Return a solution with fewer instances that holds the same, None when it is not found.
 
     What was bought last is the least well filled, so it goes first.
     """
-    pieces = _Pieces(mix.market, mix.groups)
+    pieces = _Pieces(solution.problem, solution.groups)
     found = False
     waiting = list(pieces.all)
     while waiting:
@@ -154,7 +154,7 @@ def _dissolved(mix: Solution) -> Solution | None:
             found = True
             if piece.times > 1:
                 waiting += [p for p in pieces.all if p.room is piece.room]
-    return pieces.mix(mix.market, mix.left) if found else None
+    return pieces.solution(solution.problem, solution.left) if found else None
 
 
 def _dissolve(pieces: _Pieces, gone: _Piece) -> bool:

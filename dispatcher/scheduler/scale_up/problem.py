@@ -1,7 +1,7 @@
 """What new instances could be bought for containers that wait, in whole numbers; pure.
 
 Classes and types are numbers here: classes in order of priority, types cheapest first and the
-smaller first among equals. A cost is one whole number that orders mixes first by price, then by how
+smaller first among equals. A cost is one whole number that orders first by price, then by how
 few of the largest types they have: so ties in price go to smaller instances, exactly.
 """
 
@@ -107,7 +107,7 @@ class PackingProblem:
 
     def __init__(
         self,
-        wants: Iterable[Item],
+        items: Iterable[Item],
         *,
         max_containers: int,
         most_of: Callable[[str], int | None],
@@ -118,14 +118,14 @@ class PackingProblem:
         self.order: list[tuple[int, int]] = []
         options: list[tuple[Option, ...]] = []
         numbers: dict[int, int] = {}
-        for want in wants:
-            number = numbers.setdefault(want.index, len(numbers))
+        for item in items:
+            number = numbers.setdefault(item.index, len(numbers))
             if number == len(options):
-                self.indexes.append(want.index)
+                self.indexes.append(item.index)
                 self.demand.append(0)
-                options.append(want.options)
-            self.demand[number] += want.count
-            self.order.append((number, want.count))
+                options.append(item.options)
+            self.demand[number] += item.count
+            self.order.append((number, item.count))
         found = {option.type.name: option.type for each in options for option in each}
         self.types = sorted(found.values(), key=price_order)
         self.most = [most_of(type_.name) for type_ in self.types]
@@ -206,9 +206,9 @@ class PackingProblem:
 
 @dataclass(slots=True)
 class Solution:
-    """A mix of new instances as it grows: its groups, and the demand that none of them holds."""
+    """A solution as it grows: its groups, and the demand that none of them holds."""
 
-    market: PackingProblem
+    problem: PackingProblem
     left: list[int]
     groups: list[Group]
     bought: list[int]
@@ -216,19 +216,19 @@ class Solution:
     cost: int = 0
 
     @classmethod
-    def nothing(cls, market: PackingProblem, demand: Sequence[int]) -> Solution:
-        """Return a mix without instances."""
-        return cls(market, list(demand), [], [0] * len(market.types))
+    def nothing(cls, problem: PackingProblem, demand: Sequence[int]) -> Solution:
+        """Return a solution without instances."""
+        return cls(problem, list(demand), [], [0] * len(problem.types))
 
     def available(self, type_: int) -> bool:
         """Return whether one more instance of a type may be bought."""
-        most = self.market.most[type_]
+        most = self.problem.most[type_]
         return most is None or self.bought[type_] < most
 
     def repeats(self, type_: int, contents: Contents, most: int) -> int:
         """Return how many equal instances the demand that is left fills, within the limits."""
         times = min(self.left[number] // count for number, count in contents)
-        limit = self.market.most[type_]
+        limit = self.problem.most[type_]
         if limit is not None:
             times = min(times, limit - self.bought[type_])
         return min(times, most - self.count)
@@ -248,16 +248,16 @@ class Solution:
             self.groups.append(group)
         self.bought[group.type] += group.times
         self.count += group.times
-        self.cost += self.market.costs[group.type] * group.times
+        self.cost += self.problem.costs[group.type] * group.times
 
     def unheld(self) -> list[int]:
         """Return how much of each want is not held, in order of priority."""
-        market = self.market
+        problem = self.problem
         if not any(self.left):
-            return [0] * len(market.order)
-        held = [whole - left for whole, left in zip(market.demand, self.left, strict=True)]
+            return [0] * len(problem.order)
+        held = [whole - left for whole, left in zip(problem.demand, self.left, strict=True)]
         lacking = []
-        for number, count in market.order:
+        for number, count in problem.order:
             got = min(held[number], count)
             held[number] -= got
             lacking.append(count - got)

@@ -107,7 +107,7 @@ class SystemApplier:
             case steps.PlaceOn():
                 self._place(step, job, now)
             case steps.Stop():
-                self._end(step.attempt_id, AttemptOutcome.CANCELLED, ending_for(step), now)
+                self._end(step.attempt_id, AttemptOutcome.CANCELLED, stop_reason_of(step), now)
             case steps.Update():
                 if not is_held(job):
                     why = StopReason(cause=StopCause.REVISED, of=str(revision_of(job)))
@@ -246,7 +246,7 @@ def with_its_job(attempt: Attempt) -> Reason | None:
     return _JOB_OVER
 
 
-def ending_for(step: steps.Stop) -> StopReason:
+def stop_reason_of(step: steps.Stop) -> StopReason:
     """Return for what an attempt ends that a plan stops."""
     match step.cause:
         case steps.RemovalCause.JOB_STOPPED:

@@ -48,7 +48,7 @@ class SystemCapacity:
             free=host.free,
             count=0,
             last_busy=0.0,
-            sharers=host.sharers,
+            on_shared_cpu=host.on_shared_cpu,
         )
         later = replace(now)
         for resources in host.leaving:
@@ -78,7 +78,7 @@ class SystemCapacity:
     def short_of(self, wanted: Resources, giving: Iterable[Resources] = ()) -> tuple[str, ...]:
         """Return the dimensions that lack even once all of these have ended."""
         slot = self.without(giving)
-        return tuple(charge(wanted, sharers=slot.sharers).shortages(slot.free))
+        return tuple(charge(wanted, on_shared_cpu=slot.on_shared_cpu).shortages(slot.free))
 
     def without(self, giving: Iterable[Resources]) -> Slot:
         """Return what is there once these have ended, and all that is being ended; a copy."""
@@ -120,10 +120,10 @@ class SystemCapacity:
         more = clamped(self.now.free.minus(slot.free))
         self.now.free = self.now.free.minus(more)
         if ending:
-            self.now.sharers = min(self.now.sharers, slot.sharers)
+            self.now.on_shared_cpu = min(self.now.on_shared_cpu, slot.on_shared_cpu)
         else:
-            self.holds_shared_cpu |= not self.now.sharers and bool(slot.sharers)
-            self.now.sharers = slot.sharers
+            self.holds_shared_cpu |= not self.now.on_shared_cpu and bool(slot.on_shared_cpu)
+            self.now.on_shared_cpu = slot.on_shared_cpu
         self.held = self.held.plus(more)
 
     def release(self, giving: Iterable[Resources]) -> None:
@@ -139,7 +139,7 @@ class SystemCapacity:
 
 def never_fits(type_: InstanceType, wanted: Resources) -> tuple[str, ...]:
     """Return the dimensions in which even an empty instance of a type is too small."""
-    return tuple(charge(wanted, sharers=0).shortages(type_.allocatable))
+    return tuple(charge(wanted, on_shared_cpu=0).shortages(type_.allocatable))
 
 
 def taken_of_new_instance(jobs: Iterable[PerInstanceJob], type_: InstanceType) -> Resources:
@@ -165,7 +165,7 @@ def job_order(job: PerInstanceJob) -> tuple[int, int, str]:
 
 def _fits(slot: Slot, wanted: Resources, giving: tuple[Resources, ...]) -> bool:
     slot = _without(slot, giving)
-    return charge(wanted, sharers=slot.sharers).fits_in(slot.free)
+    return charge(wanted, on_shared_cpu=slot.on_shared_cpu).fits_in(slot.free)
 
 
 def _without(slot: Slot, giving: Iterable[Resources]) -> Slot:

@@ -104,7 +104,7 @@ class SystemScheduler:
         self._table = table
         self._records = records
         self._settings = settings
-        self._deeds = SystemApplier(pool, table, AttemptStarter(pool, table), new_container)
+        self._applier = SystemApplier(pool, table, AttemptStarter(pool, table), new_container)
         self._jobs: dict[str, Job] = {}
         self._past = PastAttempts()
         self._rollouts: Mapping[str, Rollout] = {}
@@ -123,21 +123,21 @@ class SystemScheduler:
     # ---- what others ask ---------------------------------------------------------------------
 
     @property
-    def kept(self) -> Mapping[str, Resources]:
+    def reservations(self) -> Mapping[str, Resources]:
         """Return the room that is promised, by instance; not a copy."""
         return self._kept
 
     @property
-    def awaited(self) -> frozenset[str]:
+    def claimed_workers(self) -> frozenset[str]:
         """Return nobody: per-instance jobs keep no instance alive."""
         return frozenset()
 
     @property
-    def promised(self) -> int:
+    def reserved_count(self) -> int:
         """Return 0: what runs on every instance counts for no limit of how many may run."""
         return 0
 
-    def taken_of(self, type_: InstanceType) -> Resources:
+    def daemon_overhead(self, type_: InstanceType) -> Resources:
         """Return what its jobs take of every new instance of a type."""
         room = type_.allocatable  # of one name there may be less than was thought
         known = self._taken.get(type_.name)
@@ -164,7 +164,7 @@ class SystemScheduler:
 
     def reason(self, container: Container) -> WaitReason | None:
         """Return why a container waits for its place."""
-        return self._deeds.reasons.get(container.id)
+        return self._applier.reasons.get(container.id)
 
     def place_of(self, _container: Container, /) -> str:
         """Return nothing: what room its jobs keep is for the job, until a container is started."""
@@ -193,7 +193,7 @@ class SystemScheduler:
         # What fails of a system job is started again; that a sysbatch job waits is nothing unusual.
         runs_once = job.type is JobType.SYSBATCH
         failed = self._past.failed(job.id, revision_of(latest)) if runs_once else []
-        reasons = {} if runs_once else self._deeds.reasons
+        reasons = {} if runs_once else self._applier.reasons
         waits = {each: reasons[each] for each in ids if each in reasons}
         types = self._pool.types.values()
         return trouble(
@@ -228,7 +228,7 @@ class SystemScheduler:
             self._past.put(past)
             self._is_restored = True
         if not container.state.final:
-            self._deeds.know(container)
+            self._applier.know(container)
             self._restless.note(container)
             self._take_in_rounds(container)
         self._whole = True
@@ -260,7 +260,7 @@ class SystemScheduler:
             self._past.put(not_after(past, now))
         decided = self._after(closed, past)
         if isinstance(decided, Finish):
-            self._deeds.forget(container)
+            self._applier.forget(container)
             may_be_over = closed.refused or self._may_be_done(container.job_id)
             self._whole = self._whole or may_be_over
         elif closed.refused or closed.never_ran:
@@ -350,7 +350,7 @@ class SystemScheduler:
         due = self._next_at is not None and self._next_at <= now
         whole = self._whole or due or (bool(changed) and self._is_any_nearly_done())
         if self._pool.listed_once:
-            self._forget_gone(self._deeds.instances() if whole else changed, now)
+            self._forget_gone(self._applier.instances() if whole else changed, now)
         names = self._pool.workers.keys() if whole else changed & self._pool.workers.keys()
         self._plan(sorted(names), whole=whole, now=now)
         # What it did itself is no news to it.
@@ -370,8 +370,8 @@ class SystemScheduler:
         known = {job_id: each for job_id, each in self._rollouts.items() if job_id in held}
         begun = {job_id: r for job_id, r in decided.rollouts.items() if job_id not in held}
         self._rollouts = known | begun
-        self._deeds.carry_out(decided, jobs, now)
-        self._deeds.end_without_place(snapshot, decided, now)
+        self._applier.carry_out(decided, jobs, now)
+        self._applier.end_without_place(snapshot, decided, now)
         if whole:
             self._restless.forget_calm(self._table.containers, now)
         if whole and self._pool.listed_once:
@@ -381,7 +381,7 @@ class SystemScheduler:
         """Let go of all that is for instances that are gone."""
         gone = set(names) - self._pool.workers.keys()
         if gone:
-            self._deeds.end_on_gone(gone, now)
+            self._applier.end_on_gone(gone, now)
             self._past.forget_instances(gone)
             for name in gone:
                 self._kept.pop(name, None)
@@ -403,7 +403,7 @@ class SystemScheduler:
 
         So does one, late joiners or not, that no instance starts: it would be refused by all.
         """
-        busy = {step.job_id for step in decided.steps} | self._deeds.job_ids()
+        busy = {step.job_id for step in decided.steps} | self._applier.job_ids()
         for report in decided.reports:
             job = self._job(report.job_id)
             terms = job.terms.per_instance
@@ -434,7 +434,7 @@ class SystemScheduler:
         """
         workers = [self._pool.workers[name] for name in names]
         shown = {worker.id for worker in workers}
-        containers = self._deeds.containers_on(shown)
+        containers = self._applier.containers_on(shown)
         jobs = {job_id: self._planned(job_id) for job_id in self._jobs}
         if instead is not None:
             jobs[instead.id] = planned_job(instead)
@@ -462,9 +462,9 @@ class SystemScheduler:
             system=self._settings.preempt_system, sysbatch=self._settings.preempt_sysbatch
         )
 
-        def tenants(worker_id: str) -> tuple[RunningAttempt, ...]:
+        def running_on(worker_id: str) -> tuple[RunningAttempt, ...]:
             return running_attempts_on(
                 self._pool.workers[worker_id], self._table, PreemptorKind.SYSTEM
             )
 
-        return preempting(settings, tenants)
+        return preempting(settings, running_on)

@@ -19,11 +19,11 @@ from longshore.dispatcher.scheduler.system.model import Preempt, RoomRequest, Vi
 
 
 def preempting(
-    settings: PreemptionSettings, tenants_on: Callable[[str], Iterable[RunningAttempt]]
+    settings: PreemptionSettings, running_on: Callable[[str], Iterable[RunningAttempt]]
 ) -> Preempt:
     """Return what evicts for per-instance jobs as the settings allow.
 
-    `tenants_on` tells who holds resources on an instance, by its id; of these, those are left out
+    `running_on` tells who holds resources on an instance, by its id; of these, those are left out
     that are being ended, since the request counts on their room. How many containers an instance
     may have does not matter: per-instance jobs come beside them.
     """
@@ -38,11 +38,11 @@ def preempting(
             free=request.room,
             count=0,
             last_busy=0.0,
-            sharers=request.sharers,
+            on_shared_cpu=request.on_shared_cpu,
         )
-        tenants = (t for t in tenants_on(request.instance_id) if not t.is_ending)
-        there = tuple(t for t in tenants if t.attempt_id not in request.spared)
-        on = NodeUsage(slot=slot, tenants=there, most_containers=1)
+        running = (t for t in running_on(request.instance_id) if not t.is_ending)
+        there = tuple(t for t in running if t.attempt_id not in request.spared)
+        on = NodeUsage(slot=slot, attempts=there, most_containers=1)
         found = victims(request.asked, request.priority, on)
         if isinstance(found, NoEviction):
             return None

@@ -65,7 +65,7 @@ class Host:
     #: What each attempt, of any kind, was given that was told to end: one entry for each.
     leaving: tuple[Resources, ...] = ()
     #: How many share the one cpu of those that ask for none.
-    sharers: int = 0
+    on_shared_cpu: int = 0
     behavior: IdleBehavior = IdleBehavior.RUN
     #: Whether something could start there now.
     ready: bool = True
@@ -166,7 +166,7 @@ class RoomRequest:
     #: promised.
     room: Resources
     #: How many then share the one cpu of those that ask for none.
-    sharers: int
+    on_shared_cpu: int
     #: Attempts that may not be evicted: they are being ended (their room is in `room`), or matter
     #: as much.
     spared: frozenset[str]

@@ -342,7 +342,7 @@ class _Turn:
                 priority=self.job.priority,
                 asked=need_,
                 room=slot.free,
-                sharers=slot.sharers,
+                on_shared_cpu=slot.on_shared_cpu,
                 spared=frozenset(room.spared),
             )
         )

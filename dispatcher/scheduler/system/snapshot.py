@@ -89,7 +89,7 @@ def host_of(
         type=as_found(worker),
         free=worker.load.free,
         leaving=_leaving(worker, table),
-        sharers=worker.load.sharers,
+        on_shared_cpu=worker.load.on_shared_cpu,
         behavior=behavior,
         ready=_is_ready(worker, now) and not pool.has_strays(worker.id),
         going_away=worker.state is WorkerState.SHUTDOWN,
@@ -110,7 +110,7 @@ def _leaving(worker: Worker, table: ContainerPort) -> tuple[Resources, ...]:
             # A stray, of which nobody knows what it takes: it holds nothing.
             continue
         container = table.containers[container_id]
-        if container.attempts[-1].ending is not None or container.cancel_requested:
+        if container.attempts[-1].intended_outcome is not None or container.cancel_requested:
             found.append(resources)
     return tuple(found)
 
@@ -130,7 +130,7 @@ def live_attempts(containers: Iterable[Container]) -> list[LiveAttempt]:
                 revision=attempt.revision,
                 spec=container.spec,
                 resources=resources_of(container, attempt),
-                is_ending=attempt.ending is not None or container.cancel_requested,
+                is_ending=attempt.intended_outcome is not None or container.cancel_requested,
             )
         )
     return found
@@ -189,7 +189,7 @@ def rounds_of(container: Container) -> tuple[Wave, ...]:
 
     When one was told that has not ended yet is not on record: it counts as told just now.
     """
-    told = [a for a in container.attempts if a.ending_for.cause is StopCause.REVISED]
+    told = [a for a in container.attempts if a.stop_reason.cause is StopCause.REVISED]
     ends = (inf if attempt.outcome is None else attempt.finished_at for attempt in told)
     return tuple(Wave(began_at=end or 0.0, updates=1) for end in ends)
 

@@ -82,7 +82,7 @@ def test_attempts_on_a_held_instance_are_left_alone_and_stopped_when_their_job_i
     ((attempt_id, _),) = rig.starts()
     behave(rig, where, IdleBehavior.HOLD)
     rig.advance(300)
-    assert rig.attempts[attempt_id].ending is None
+    assert rig.attempts[attempt_id].intended_outcome is None
     rig.revise("j-1", labels=(("a", "b"),))
     attempt = rig.attempts[attempt_id]
     assert (attempt.outcome, attempt.revision) == (AttemptOutcome.CANCELLED, 1)
@@ -147,7 +147,7 @@ def test_what_drains_tells_its_daemons_to_end_last_and_those_that_ignore_it_by_i
     (where,) = rig.engine.pool.workers
     behave(rig, where, IdleBehavior.DRAIN)
     rig.advance(300)
-    assert rig.attempts[attempt_id].ending is None
+    assert rig.attempts[attempt_id].intended_outcome is None
     rig.exit("c-1-1")
     rig.advance(30)
     reason = rig.attempts[attempt_id].reason
@@ -208,7 +208,7 @@ def test_an_attempt_runs_on_where_its_successor_would_not_fit() -> None:
     rig.revise("j-1", resources=Resources(cpu_millis=500, memory_bytes=1))
     rig.advance(300)
     assert rig.starts() == []
-    assert rig.attempts[f"{container.id}-1"].ending is None
+    assert rig.attempts[f"{container.id}-1"].intended_outcome is None
     rig.exit("c-1-1")
     assert [attempt for attempt, _ in rig.starts()] == [f"{container.id}-2"]
 
@@ -436,10 +436,10 @@ def test_rounds_of_an_update_keep_their_distance_across_a_crash(deaf: bool) -> N
     rig.deaf = deaf
     rig.revise("j-1", env=(("A", "1"),))
     rig.advance(10)
-    ending = [a.id for a in rig.attempts.values() if a.ending is AttemptOutcome.PREEMPTED]
+    ending = [a.id for a in rig.attempts.values() if a.intended_outcome is AttemptOutcome.PREEMPTED]
     assert len(ending) == 2
     rig.crash()
     rig.advance(19)
-    assert [a.id for a in rig.attempts.values() if a.ending is not None] == ending
+    assert [a.id for a in rig.attempts.values() if a.intended_outcome is not None] == ending
     rig.advance(20)
-    assert len([a for a in rig.attempts.values() if a.ending is not None]) == 4
+    assert len([a for a in rig.attempts.values() if a.intended_outcome is not None]) == 4

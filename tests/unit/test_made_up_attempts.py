@@ -6,7 +6,7 @@ import pytest
 
 from longshore.pool.messages import AttemptExited, Probe, ReleaseAttempt, SignalAttempt
 from longshore.pool.model import AttemptExit, AttemptReport
-from tests.unit.test_probing_guards import SUCCESS, count, lose_session, running
+from tests.unit.test_probing_edge_cases import SUCCESS, count, lose_session, running
 
 
 @pytest.mark.parametrize("exit_", [None, SUCCESS])

@@ -31,7 +31,7 @@ class _Job:
     tallies: Mapping[str, Tally]
 
 
-def fetch_awaited(
+def fetch_dependency_status(
     connection: Connection,
     dependencies: Iterable[Dependency],
     counts: Mapping[str, StoredCounts] | None = None,

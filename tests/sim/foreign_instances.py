@@ -14,7 +14,7 @@ UNCONFIGURED = make_type(9)
 LEFT_OVER = make_type(1)
 
 
-class Strangers:
+class ForeignInstances:
     """What is in the account before the dispatcher is; `foreign` are the ids of other clusters'."""
 
     def __init__(self, timeline: Timeline, cloud: CloudModel, options: SimOptions) -> None:

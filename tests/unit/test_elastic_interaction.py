@@ -96,7 +96,7 @@ def test_room_that_a_system_job_needs_of_every_new_instance_is_not_for_elastic_j
     rig.silent.add(CreateInstance)
     submit(rig, 1, essential(2))
     assert rig.created_types() == ["t2", "t2"]
-    kept = rig.engine.workloads.elastic.kept
+    kept = rig.engine.workloads.elastic.reservations
     assert [room.cpu_millis for room in kept.values()] == [1000, 1000]
     for command in last_commands(rig, CreateInstance):
         rig.create_now(command)

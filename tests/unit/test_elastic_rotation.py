@@ -11,7 +11,7 @@ from longshore.dispatcher.scheduler.elastic.schedule import (
     NEXT_TURN_S,
     plan_elastic,
 )
-from tests.rigs.elastic import essential, make_job, rooms_of, view_of
+from tests.rigs.elastic import essential, make_job, nodes_of, view_of
 from tests.samples import make_type
 
 NOW = 100.0
@@ -31,14 +31,14 @@ def left_out(plan: ElasticPlan) -> list[str]:
 
 def test_as_many_as_one_pass_tries_in_vain_keep_nobody_from_beginning() -> None:
     plan = plan_elastic(crowd(MOST_TRIED_IN_VAIN - 1), NOW)
-    assert (left_out(plan), plan.passed, plan.next_at) == ([], frozenset(), None)
+    assert (left_out(plan), plan.tried_before, plan.next_at) == ([], frozenset(), None)
     assert plan.begun == (f"j-{MOST_TRIED_IN_VAIN - 1}",)
 
 
 def test_one_pass_tries_no_more_than_it_may_and_says_so_to_the_others() -> None:
     plan = plan_elastic(crowd(LATE), NOW)
     assert left_out(plan) == [f"j-{each}" for each in range(MOST_TRIED_IN_VAIN, LATE + 1)]
-    assert plan.passed == {f"j-{each}" for each in range(MOST_TRIED_IN_VAIN)}
+    assert plan.tried_before == {f"j-{each}" for each in range(MOST_TRIED_IN_VAIN)}
     assert plan.next_at == NOW + NEXT_TURN_S
 
 
@@ -52,20 +52,20 @@ def test_the_first_ones_have_a_turn_in_each_pass_and_everybody_has_one_in_a_few(
         assert len(had_turn - set(plan.begun)) <= MOST_TRIED_IN_VAIN
         tried |= had_turn
         begun += plan.begun
-        view = replace(view, passed=plan.passed)
+        view = replace(view, tried_before=plan.tried_before)
     assert tried == {job.id for job in view.jobs}
     assert begun[0] == f"j-{LATE}"
 
 
 def test_who_was_passed_has_a_turn_again_once_all_others_had_theirs() -> None:
     view = crowd(MOST_TRIED_IN_VAIN + 1)
-    view = replace(view, passed=plan_elastic(view, NOW).passed)
+    view = replace(view, tried_before=plan_elastic(view, NOW).tried_before)
     plan = plan_elastic(view, NOW)
     assert left_out(plan) == [
         f"j-{each}" for each in range(MOST_TRIED_IN_VAIN // 2, MOST_TRIED_IN_VAIN)
     ]
     assert plan.next_at == NOW + NEXT_TURN_S, "they had theirs when things may have been different"
-    assert plan.passed == frozenset()
+    assert plan.tried_before == frozenset()
 
 
 def test_who_has_room_kept_for_it_has_a_turn_in_each_pass() -> None:
@@ -79,8 +79,8 @@ def test_who_has_room_kept_for_it_has_a_turn_in_each_pass() -> None:
     view = replace(
         view,
         jobs=tuple(replace(job, claims=tuple(claims)) if job is late else job for job in view.jobs),
-        rooms=rooms_of([("i-2", make_type(count))], ()),
+        nodes=nodes_of([("i-2", make_type(count))], ()),
         types=(make_type(count),),
-        passed=frozenset(job.id for job in view.jobs),
+        tried_before=frozenset(job.id for job in view.jobs),
     )
     assert plan_elastic(view, NOW).begun == (late.id,)

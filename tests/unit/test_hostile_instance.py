@@ -87,11 +87,11 @@ def test_instances_of_no_use_are_not_bought_and_destroyed_without_end() -> None:
         rig.advance(1)
     created = len(last_commands(rig, CreateInstance))
     assert created <= 12, "ten minutes: one more each time the growing hold ends"
-    assert rig.engine.pool.stillborn == created
-    hold = rig.engine.pool.holds.of(HoldCause.STILLBORN, rig.now)
+    assert rig.engine.pool.boot_failures == created
+    hold = rig.engine.pool.holds.of(HoldCause.BOOT_FAILURE, rig.now)
     assert hold is not None
     assert "no container engine" in hold.reason
     rig.silent.clear()
     rig.advance(900)
     assert rig.states() == {"c-1": "running"}
-    assert rig.engine.pool.stillborn == 0
+    assert rig.engine.pool.boot_failures == 0

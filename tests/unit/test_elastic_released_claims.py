@@ -41,12 +41,12 @@ def never() -> ElasticView:
     return view_of(grown(), kept_for(make_job(2, essential(2), huge), 2), asks(), cpus=(5,))
 
 
-def behind_one_beyond_limits() -> ElasticView:
+def behind_one_infeasible() -> ElasticView:
     """Return a view in which the job is behind another, for which nothing can be had."""
-    beyond = make_job(2, essential(1, resources=NINE), not_before=50.0)
+    infeasible = make_job(2, essential(1, resources=NINE), not_before=50.0)
     late = kept_for(make_job(3, essential(2), not_before=60.0), 2)
-    view = view_of(grown(), beyond, late, asks(), cpus=(5,), types=TYPES)
-    return replace(view, beyond=frozenset({"j-2"}))
+    view = view_of(grown(), infeasible, late, asks(), cpus=(5,), types=TYPES)
+    return replace(view, infeasible=frozenset({"j-2"}))
 
 
 def too_few_places() -> ElasticView:
@@ -66,7 +66,7 @@ def asks() -> ElasticJob:
     return make_job(9, essential(2))
 
 
-CASES = [never, behind_one_beyond_limits, too_few_places]
+CASES = [never, behind_one_infeasible, too_few_places]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -93,7 +93,7 @@ def test_what_was_paid_before_room_was_let_go_is_paid_once() -> None:
         limits=SpendLimits(configured),
         placement=Placement.PACKED,
         cluster=Decimal(0),
-        by_holder={},
+        by_subject={},
     )
     view = replace(too_few_places(), budget=budget, accounts={"j-9": (bob,)})
     assert plan_elastic(view, 0.0).begun == ("j-9",)
