@@ -33,6 +33,12 @@ def diamond(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     return submitted(capsys, "-f", "-")
 
 
+def ids_of(server: CliServer, job_id: str) -> list[str]:
+    """Return the ids of a job's containers, the oldest first, once nothing is to be done."""
+    server.do(lambda rig: rig.settled())
+    return [each.id for each in server.containers() if each.job_id == job_id]
+
+
 def start(server: CliServer, container_id: str, instance_id: str = INSTANCE) -> None:
     """Let a container run."""
     server.do(lambda rig: rig.start(container_id, instance_id))
@@ -56,7 +62,6 @@ def write(server: CliServer, container_id: str, said: bytes) -> None:
 
 def run_job_through(server: CliServer, job_id: str, *codes: int) -> None:
     """Let a job's containers end with these codes, one after the other."""
-    mine = [each.id for each in server.containers() if each.job_id == job_id]
-    for container_id, code in zip(mine, codes, strict=True):
+    for container_id, code in zip(ids_of(server, job_id), codes, strict=True):
         start(server, container_id)
         finish(server, container_id, code)

@@ -11,6 +11,8 @@ from decimal import Decimal
 
 import pytest
 
+from longshore.dispatcher.api.render.explain import explanation_answer
+from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.schemas.explain import EstimateAnswer
 from longshore.dispatcher.cli.commands.explain import start
 from longshore.dispatcher.cli.commands.main import main
@@ -26,10 +28,11 @@ from longshore.dispatcher.scheduler.placement.feasibility_report import (
 )
 from longshore.dispatcher.state.history import HistoryEvent
 from longshore.pool.holds import EVERYTHING, CreateHold, HoldCause, Scope
-from tests.fake_api_server import connected
-from tests.fake_backend import EPOCH
-from tests.fake_cli_server import CliServer, cli_server
+from tests.api_server import connected
+from tests.cli_server import cli_server
+from tests.rigs.api import EPOCH
 from tests.samples import make_container
+from tests.stranger_server import Behaviour, Stranger, answering, stranger_server
 
 Capture = pytest.CaptureFixture[str]
 
@@ -115,20 +118,23 @@ def explanation(container: Container, waiting: Waiting | None = WAITING) -> Expl
     )
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
-    with cli_server() as running:
-        monkeypatch.setenv("LONGSHORE_URL", running.url)
-        running.do(lambda backend: backend.explained.update({"c-1": explanation(C1)}))
-        running.do(lambda backend: setattr(backend, "_containers", {"c-1": C1}))
-        yield running
-
-
 C1 = make_container(1)
 
 
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Stranger]]:
+    """Serve an explanation that has some of everything, as the API renders it."""
+    with stranger_server(answer(explanation(C1))) as (url, server):
+        monkeypatch.setenv("LONGSHORE_URL", url)
+        yield server
+
+
+def answer(found: Explanation) -> Behaviour:
+    return answering(200, encode(explanation_answer(found)))
+
+
 def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
-    server: CliServer, capsys: Capture
+    server: type[Stranger], capsys: Capture
 ) -> None:
     assert main(["explain", "c-1"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -153,7 +159,7 @@ def test_the_sentence_comes_first_and_every_line_is_within_100_columns(
     # The claim is as old as this module: minutes, in a long run.
     claim = r"has a place on a new large that is being created, \d+m\d\d"
     assert re.search(claim, text) is not None
-    assert server.paths == ["/v1/containers/c-1/explain"]
+    assert [path for _, path, _, _ in server.seen] == ["/v1/containers/c-1/explain"]
 
 
 @pytest.mark.usefixtures("server")
@@ -193,19 +199,27 @@ def test_json_is_what_the_server_said(capsys: Capture) -> None:
 
 
 def test_one_that_does_not_wait_has_its_sentence_and_its_history_only(
-    server: CliServer, capsys: Capture
+    server: type[Stranger], capsys: Capture
 ) -> None:
     ended = replace(explanation(C1, waiting=None), sentence="c-1 has succeeded")
-    server.do(lambda backend: backend.explained.update({"c-1": ended}))
+    server.behaviours[:] = [answer(ended)]
     assert main(["explain", "c-1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["c-1 has succeeded", "", "what happened"]
     assert len(lines) == 5
 
 
-@pytest.mark.usefixtures("server")
-def test_an_unknown_id_is_a_failure_with_a_sentence(capsys: Capture) -> None:
-    assert main(["explain", "c-9"]) == 1
+def test_what_waits_in_fact_is_explained(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cli_server() as real:
+        monkeypatch.setenv("LONGSHORE_URL", real.url)
+        assert main(["submit", "--", "x"]) == 0
+        container_id = capsys.readouterr().out.strip()
+        assert main(["explain", container_id]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert text.startswith(f"{container_id} waits: the cluster may spend $0.00/h ")
+        for part in ("position 1 of 1", "limits reached max_hourly_spend", "what happened"):
+            assert part in text
+        assert main(["explain", "c-9"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "there is no container c-9" in captured.err

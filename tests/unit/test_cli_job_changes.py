@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from longshore.dispatcher.api.render.jobs import plan_answer
+from longshore.dispatcher.api.render.values import encode
+from longshore.dispatcher.api.schemas.jobs import PlanAnswer
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.cli.commands.plan import price_change
+from longshore.dispatcher.cli.commands.plan import price_change, print_plan
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
-from tests.fake_backend import FakeBackend
-from tests.fake_cli_server import CliServer, cli_server, meanwhile
-from tests.fake_job_commands import INSTANCE, run_job_through, submitted
+from tests.cli_server import CliServer, cli_server, meanwhile
+from tests.job_commands import INSTANCE, ids_of, run_job_through, start, submitted
 
 Capture = pytest.CaptureFixture[str]
 
@@ -46,7 +49,7 @@ PLANNED = JobPlan(
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     with cli_server() as running:
-        running.do(lambda backend: backend.add_instance(INSTANCE))
+        running.do(lambda rig: rig.add_instance(INSTANCE))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
         yield running
 
@@ -75,7 +78,7 @@ def test_an_update_is_the_next_revision_unless_nothing_changed(
     ):
         assert main(["update", job_id, "-f", str(path)]) == 0
         assert capsys.readouterr() == (said, "")
-    assert server.do(lambda backend: backend._jobs[job_id]).priority == 700
+    assert server.jobs()[job_id].priority == 700
     path.write_text(SYSTEM, encoding="utf-8")
     assert main(["update", job_id, "-f", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -112,7 +115,7 @@ def test_what_cannot_be_updated_says_why(server: CliServer, capsys: Capture, pat
     path.write_text(SYSTEM.replace("[ship]", "[ship]\n    cpus: many"), encoding="utf-8")
     assert main(["update", system, "-f", str(path)]) == 2
     assert f"  {path}:5: tasks[0].cpus: " in capsys.readouterr().err
-    assert server.do(lambda backend: backend._jobs[system]).terms.per_instance.revision == 1  # type: ignore[union-attr] # of a system job
+    assert server.jobs()[system].terms.per_instance.revision == 1  # type: ignore[union-attr] # of a system job
 
 
 @pytest.mark.parametrize("arguments", [["plan"], ["update", "j-1"]])
@@ -133,20 +136,15 @@ def test_only_a_job_is_taken_from_a_file(
 # ---- plan ---------------------------------------------------------------------------------------
 
 
-def planned(server: CliServer, plan: JobPlan) -> None:
-    def prepare(backend: FakeBackend) -> None:
-        backend.planned = plan
+def told_of(capsys: Capture, plan: JobPlan, *, all_steps: bool = False) -> list[str]:
+    """Return the lines that the command line writes of a plan, as the API renders it."""
+    answer = read(json.loads(encode(plan_answer(plan, None, None))), PlanAnswer)
+    print_plan(answer, all_steps=all_steps)
+    return capsys.readouterr().out.splitlines()
 
-    server.do(prepare)
 
-
-def test_a_plan_tells_what_would_change_and_what_it_costs(
-    server: CliServer, capsys: Capture, path: Path
-) -> None:
-    planned(server, PLANNED)
-    path.write_text(SYSTEM, encoding="utf-8")
-    assert main(["plan", "-f", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def test_a_plan_tells_what_would_change_and_what_it_costs(capsys: Capture) -> None:
+    assert told_of(capsys, PLANNED) == [
         "PLACE  UPDATE  IN PLACE  STOP  MIGRATE  IGNORE  LOST  PREEMPT  BLOCKED  LATER",
         "2      25      3         0     0        0       0     1        4        20",
         "",
@@ -166,50 +164,63 @@ def test_a_plan_tells_what_would_change_and_what_it_costs(
         "",
         "Nothing was changed.",
     ]
+
+
+def test_a_plan_is_asked_for_and_changes_nothing(
+    server: CliServer, capsys: Capture, path: Path
+) -> None:
+    path.write_text(SYSTEM, encoding="utf-8")
+    assert main(["plan", "-f", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[1].split()[0], lines[-1]) == ("1", "Nothing was changed.")
+    assert any(line.startswith("i-1 ") and " place " in line for line in lines)
     assert main(["plan", "-f", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["changes"]["update"], len(told["steps"])) == (25, 2)
-    assert server.do(lambda backend: backend._jobs) == {}
-    assert [(job_id, new.name) for _, job_id, new in server.do(lambda b: b.plans_asked)] == [
-        ("", "shipper")
-    ] * 2
+    assert (told["changes"]["place"], len(told["steps"])) == (1, 1)
+    assert server.jobs() == {}
 
 
 @pytest.mark.parametrize(
-    ("options", "steps", "left_out", "number", "told"),
+    ("all_steps", "steps", "left_out", "number", "told"),
     [
-        ([], 20, 0, 20, ""),
-        ([], 25, 7, 20, "and 5 more (--steps)"),
-        (["--steps"], 25, 0, 25, ""),
-        (["--steps"], 25, 7, 25, "and 7 more that are not shown"),
+        (False, 20, 0, 20, ""),
+        (False, 25, 7, 20, "and 5 more (--steps)"),
+        (True, 25, 0, 25, ""),
+        (True, 25, 7, 25, "and 7 more that are not shown"),
     ],
 )
 def test_of_many_steps_the_first_are_told(
-    server: CliServer,
-    capsys: Capture,
-    path: Path,
-    *,
-    options: list[str],
-    steps: int,
-    left_out: int,
-    number: int,
-    told: str,
+    capsys: Capture, *, all_steps: bool, steps: int, left_out: int, number: int, told: str
 ) -> None:
-    planned(server, replace(PLANNED, steps=STEPS[:steps], steps_left_out=left_out))
-    path.write_text(SYSTEM, encoding="utf-8")
-    assert main(["plan", "-f", str(path), *options]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    plan = replace(PLANNED, steps=STEPS[:steps], steps_left_out=left_out)
+    lines = told_of(capsys, plan, all_steps=all_steps)
     assert len([line for line in lines if line.endswith("  command changed")]) == number
     assert [line for line in lines if " more" in line and line != "instances more or less"] == (
         [told] if told else []
     )
 
 
+def test_all_steps_are_shown_if_asked_for(
+    server: CliServer, capsys: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longshore.dispatcher.cli.commands.plan.STEPS_SHOWN", 1)
+    server.do(lambda rig: rig.add_instance("i-2"))
+    path.write_text(SYSTEM, encoding="utf-8")
+    for options, shown in (([], 1), (["--steps"], 2)):
+        assert main(["plan", "-f", str(path), *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len([line for line in lines if line.startswith("i-")]) == shown
+        assert ("and 1 more (--steps)" in lines) == (not options)
+
+
 def test_an_update_is_planned_as_one(server: CliServer, capsys: Capture, path: Path) -> None:
     job_id = submit(capsys, path, SYSTEM)
-    assert main(["plan", "-f", str(path), "--job", job_id]) == 0
-    assert [asked[1] for asked in server.do(lambda backend: backend.plans_asked)] == [job_id]
-    capsys.readouterr()
+    start(server, *ids_of(server, job_id))
+    path.write_text(SYSTEM.replace("[ship]", "[send]"), encoding="utf-8")
+    for options, change in (["--job", job_id], "update"), ([], "place"):
+        assert main(["plan", "-f", str(path), *options, "--json"]) == 0
+        changes = json.loads(capsys.readouterr().out)["changes"]
+        assert [name for name, number in changes.items() if number] == [change]
     refusals: list[tuple[str, int, str]] = [
         ("j-9", 1, "there is no job j-9"),
         ("j-1&x=/..", 1, "there is no job j-1&x=/.."),
@@ -244,7 +255,7 @@ def test_a_dispatch_prints_the_run(server: CliServer, capsys: Capture, path: Pat
     template = submit(capsys, path, TEMPLATE)
     assert main(["dispatch", template, "--param", "sample=a=b", "-p", "level="]) == 0
     assert capsys.readouterr() == ("j-00000002\n", "")
-    run = server.do(lambda backend: backend._jobs["j-00000002"])
+    run = server.jobs()["j-00000002"]
     assert dict(run.tasks[0].spec.env) == {
         "LONGSHORE_PARAMETER_SAMPLE": "a=b",
         "LONGSHORE_PARAMETER_LEVEL": "",
@@ -252,7 +263,7 @@ def test_a_dispatch_prints_the_run(server: CliServer, capsys: Capture, path: Pat
     assert main(["dispatch", template, "--param", "sample=a=b", "--json"]) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     # The same again is another run.
-    assert (told["id"], told["parent"]) == ("j-00000003", template)
+    assert (told["id"], told["parent"]) == ("j-00000004", template)
 
 
 @pytest.mark.parametrize("code", [0, 7])
@@ -308,7 +319,7 @@ def test_what_cannot_be_dispatched_says_why(server: CliServer, capsys: Capture, 
         captured = capsys.readouterr()
         assert captured.out == ""
         assert captured.err.startswith(f"longshore: {sentence}")
-    assert len(server.do(lambda backend: backend._jobs)) == 2
+    assert len(server.jobs()) == 2
 
 
 def test_a_run_without_end_is_not_waited_for(
@@ -317,7 +328,7 @@ def test_a_run_without_end_is_not_waited_for(
     template = submit(capsys, path, "type: sysbatch\n" + TEMPLATE)
     assert main(["dispatch", template, "-p", "sample=S1", "--wait"]) == 2
     assert "--wait would never end: a sysbatch job goes on" in capsys.readouterr().err
-    assert len(server.do(lambda backend: backend._jobs)) == 1
+    assert len(server.jobs()) == 1
 
 
 @pytest.mark.parametrize(
@@ -332,10 +343,8 @@ def test_without_a_server_the_code_is_3(
     assert "cannot reach the server at http://127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_a_plan_of_a_template_says_that_nothing_starts_now(
-    server: CliServer, capsys: Capture, path: Path
-) -> None:
-    planned(server, replace(PLANNED, of_run=True))
+@pytest.mark.usefixtures("server")
+def test_a_plan_of_a_template_says_that_nothing_starts_now(capsys: Capture, path: Path) -> None:
     path.write_text(NIGHTLY, encoding="utf-8")
     assert main(["plan", "-f", str(path)]) == 0
     told = capsys.readouterr().out.splitlines()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,14 @@ import pytest
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.job_terms import refuse_endless
-from longshore.dispatcher.domain.containers import Container, Reason, WaitReason
-from tests.fake_backend import FakeBackend
-from tests.fake_cli_server import CliServer, cli_server
-from tests.fake_job_commands import INSTANCE, finish, start, submitted, write
+from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
+from tests.cli_server import CliServer, cli_server
+from tests.job_commands import INSTANCE, finish, run_through, start, submitted, write
+from tests.rigs.api import EPOCH, ApiRig
 
 Capture = pytest.CaptureFixture[str]
+RESTLESS = 5
+"""So many ends in a row are trouble."""
 
 TASK = {"command": ["x"]}
 SYSTEM: Mapping[str, Any] = {
@@ -57,7 +61,7 @@ ELASTIC: Mapping[str, Any] = {
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     with cli_server() as running:
-        running.do(lambda backend: backend.add_instance(INSTANCE))
+        running.do(lambda rig: rig.add_instance(INSTANCE))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
         yield running
 
@@ -73,17 +77,19 @@ def submit(capsys: Capture, path: Path, body: Mapping[str, Any]) -> str:
     return submitted(capsys, "-f", str(path))
 
 
-def give(server: CliServer, job_id: str, instance_id: str, waits: str = "") -> str:
-    """Return the id of a new container that a per-instance job has for an instance."""
+def pinned(server: CliServer, job_id: str, instance_id: str) -> str:
+    """Return the id of the newest container that a per-instance job has for an instance."""
+    server.do(lambda rig: rig.settled())
+    mine = [each for each in server.containers() if each.job_id == job_id]
+    return [each.id for each in mine if each.pinned_to == instance_id][-1]
 
-    def add(backend: FakeBackend) -> Container:
-        job = backend._jobs[job_id]
-        backend._add(job, job.tasks[0], 0)
-        added = list(backend._containers.values())[-1]
-        backend.waiting[added.id] = waits
-        return backend._save(replace(added, pinned_to=instance_id))
 
-    return server.do(add).id
+def fill(server: CliServer, capsys: Capture, instance_id: str, priority: int) -> None:
+    """Let there be an instance on which hardly any room is left, by a container that runs."""
+    if instance_id != INSTANCE:
+        server.do(lambda rig: rig.add_instance(instance_id))
+    most = ("--cpus", "60", "--priority", str(priority))
+    start(server, submitted(capsys, *most, "--", "x"), instance_id)
 
 
 def shown(capsys: Capture, job_id: str) -> list[str]:
@@ -98,13 +104,13 @@ def test_a_system_job_is_shown_with_its_revision_and_who_runs(
     server: CliServer, capsys: Capture, path: Path
 ) -> None:
     job_id = submit(capsys, path, SYSTEM)
-    start(server, give(server, job_id, "i-1"))
-    give(server, job_id, "i-2")
+    start(server, pinned(server, job_id, INSTANCE))
+    server.do(lambda rig: rig.add_instance("i-2"))
     lines = shown(capsys, job_id)
     assert lines[2:10] == [
         "type           system",
         "state          running",
-        "progress       1 running, 1 queued",
+        "progress       1 running, 1 locked",
         "revision       1",
         "update         5 at a time, 30 s apart",
         "on paused      on held and draining instances too",
@@ -113,7 +119,7 @@ def test_a_system_job_is_shown_with_its_revision_and_who_runs(
     ]
     assert lines[-2:] == [
         "TASK  QUEUED  LOCKED  RUNNING  SUCCEEDED  FAILED  CANCELLED",
-        "-     1       0       1        0          0       0",
+        "-     0       1       1        0          0       0",
     ]
 
 
@@ -124,14 +130,39 @@ def test_a_sysbatch_job_without_late_joiners_says_so(
     body = {"type": "sysbatch", "late_joiners": False, "tasks": [TASK]}
     lines = shown(capsys, submit(capsys, path, body))
     assert "late joiners  not on instances that join later" in lines
-    assert "progress      0/0 done" in lines
+    assert "progress      0/1 done" in lines
     body["late_joiners"] = True
     assert not any("late joiners" in line for line in shown(capsys, submit(capsys, path, body)))
 
 
+async def launch_for_days(rig: ApiRig, days: int) -> None:
+    """Let days pass from 23:13 in Berlin, and look after each time of the schedule, twice a day."""
+    periodic = PeriodicJobs(
+        jobs=rig.runtime.view,
+        runs=ServiceRuns(rig.services.jobs),
+        wall=lambda: rig.now,
+        now=lambda: rig.now,
+        results=Counter(),
+    )
+    await periodic.begin()
+    for hours in (4, 4, 16) * days:
+        rig.now += 3600.0 * hours
+        await periodic.look()
+        await asyncio.gather(*periodic._launches)
+        await rig.settled()
+
+
+@pytest.fixture
+def server_of_2023(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
+    with cli_server(rig=ApiRig(now=EPOCH)) as running:
+        monkeypatch.setenv("LONGSHORE_URL", running.url)
+        yield running
+
+
 def test_a_periodic_job_is_shown_with_its_schedule_and_its_newest_runs(
-    server: CliServer, capsys: Capture, path: Path
+    server_of_2023: CliServer, capsys: Capture, path: Path
 ) -> None:
+    server = server_of_2023
     job_id = submit(capsys, path, PERIODIC)
     lines = shown(capsys, job_id)
     assert lines[1:8] == [
@@ -151,19 +182,14 @@ def test_a_periodic_job_is_shown_with_its_schedule_and_its_newest_runs(
         "",
         "It has not run yet.",
     ]
-    runs = [submitted(capsys, "--array", "1", "--", "x") for _ in range(11)]
-
-    def adopt(backend: FakeBackend) -> None:
-        backend._jobs |= {each: replace(backend._jobs[each], parent=job_id) for each in runs}
-        launched = replace(backend._jobs[job_id], launched_for=1_700_000_000.0)
-        backend._jobs[job_id] = launched
-
-    server.do(adopt)
+    server.do(lambda rig: launch_for_days(rig, 6))
+    runs = [each.id for each in server.jobs().values() if each.parent == job_id]
+    assert len(runs) == 12
     lines = shown(capsys, job_id)
     assert "last launch  WHEN" in lines
     assert lines[-13] == "its runs, newest first"
     assert lines[-12].startswith("ID ")
-    assert [line.split()[0] for line in lines[-11:-1]] == runs[:0:-1]
+    assert [line.split()[0] for line in lines[-11:-1]] == runs[:1:-1]
     assert lines[-1] == f"and more: 'longshore jobs --parent {job_id}'"
     assert "run of    " + job_id in shown(capsys, runs[0])
     assert main(["jobs", "--parent", job_id, "--json"]) == 0
@@ -171,7 +197,7 @@ def test_a_periodic_job_is_shown_with_its_schedule_and_its_newest_runs(
     assert [each["id"] for each in items] == runs[::-1]
     assert main(["jobs"]) == 0
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(job_id)]
-    assert row.endswith("last launched for 2023-11-14T22:13:20Z")
+    assert row.endswith("last launched for 2023-11-20T05:00:00Z")
     assert main(["explain", job_id]) == 0
     assert f"\n{runs[-1]} " in capsys.readouterr().out
 
@@ -193,7 +219,7 @@ def test_a_parameterized_job_is_shown_with_its_parameters(
 def test_an_elastic_job_is_shown_with_its_components(
     server: CliServer, capsys: Capture, path: Path
 ) -> None:
-    del server
+    server.do(lambda rig: rig.lose_instance(INSTANCE))
     lines = shown(capsys, submit(capsys, path, ELASTIC))
     assert {
         "mode      malleable",
@@ -214,42 +240,53 @@ def test_an_elastic_job_is_shown_with_its_components(
 def test_ps_says_for_which_instance_a_container_is(
     server: CliServer, capsys: Capture, path: Path
 ) -> None:
-    job_id = submit(capsys, path, SYSTEM)
-    start(server, give(server, job_id, INSTANCE))
-    give(server, job_id, "i-2", "i-2 is short of cpus")
-    give(server, job_id, "i-3")
-    give(server, job_id, "i-4", "room is made for it")
-    done = give(server, job_id, INSTANCE)
-    start(server, done)
+    fill(server, capsys, INSTANCE, 999)
+    fill(server, capsys, "i-2", 1)
+    for instance_id in ("i-3", "i-4", "i-5"):
+        server.do(partial(ApiRig.add_instance, instance_id=instance_id))
+    job_id = submit(capsys, path, {"type": "sysbatch", "tasks": [{**TASK, "cpus": 10}]})
+    ids = [pinned(server, job_id, f"i-{number}") for number in range(1, 6)]
+    done, running = ids[2:4]
+    start(server, done, "i-3")
     finish(server, done, 3)
+    start(server, running, "i-4")
+    # What is to run on each instance for ever makes others of less priority leave.
+    system = submit(capsys, path, {**SYSTEM, "tasks": [{**TASK, "cpus": 10}]})
+    ids.append(pinned(server, system, "i-2"))
+    assert main(["ps"]) == 0
     assert main(["ps", "--job", job_id]) == 0
-    rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()[1:]]
-    assert [row[-1] for row in rows] == [
-        "i-1: It exited with 3.",
-        "i-4: room is made for it",
-        "i-3",
-        "i-2 is short of cpus",
-        "i-1",
+    rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
+    where = {row[0]: row[-1] for row in rows}
+    assert [where[each] for each in ids] == [
+        "i-1 is short of cpus, and nothing there makes way",
+        "i-2 is short of cpus, and nothing there makes way",
+        "i-3: it exited with 3",
+        "i-4",
+        "i-5",
+        "i-2: room is made for it: a container of lower priority must end",
     ]
     assert main(["show", done]) == 0
     text = capsys.readouterr().out
-    assert "for instance   i-1\n" in text
+    assert "for instance   i-3\n" in text
 
 
 def test_what_is_wrong_with_a_job_is_noted_in_the_list(
     server: CliServer, capsys: Capture, path: Path
 ) -> None:
     job_id = submit(capsys, path, SYSTEM)
-    said = "started again and again on i-1: it exited with 1"
-    server.backend.troubles[job_id] = Reason(code="started_again", message=said)
+    for _ in range(RESTLESS):
+        run_through(server, pinned(server, job_id, INSTANCE), 1)
+    trouble = server.do(lambda rig: rig.services.jobs.trouble(rig.jobs()[0]))
+    assert trouble is not None
+    said = trouble.message.partition(";")[0]
     assert main(["jobs"]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
-    assert f"trouble        {said}" in shown(capsys, job_id)
+    assert f"trouble        {trouble.message}" in shown(capsys, job_id)
     assert main(["explain", job_id]) == 0
-    assert f"It is in trouble: {said}.\n" in capsys.readouterr().out
+    assert f"It is in trouble: {trouble.message}." in " ".join(capsys.readouterr().out.split())
     assert main(["explain", job_id, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["trouble"]
-    assert told == {"code": "started_again", "message": said}
+    assert told == {"code": "started_again", "message": trouble.message}
     assert main(["hold", job_id]) == 0
     capsys.readouterr()
     assert main(["jobs"]) == 0
@@ -257,55 +294,62 @@ def test_what_is_wrong_with_a_job_is_noted_in_the_list(
 
 
 def test_explain_says_on_which_instances_a_job_waits(
-    server: CliServer, capsys: Capture, path: Path
+    server: CliServer, capsys: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = submit(capsys, path, SYSTEM)
+    server.do(lambda rig: rig.settled())
     assert main(["explain", job_id]) == 0
     assert "It is on no instance" not in capsys.readouterr().out
-    nowhere = WaitReason(code="all_filtered", message="its demands filter every one of 2 instances")
-    server.backend.nowhere[job_id] = nowhere
-    assert main(["explain", job_id]) == 0
-    assert f"It is on no instance: {nowhere.message}.\n" in capsys.readouterr().out
-    lines = shown(capsys, job_id)
-    assert f"waiting        {nowhere.message}" in lines
+    nowhere = "the job's demands filter every one of 1 instances"
+    large = {**TASK, "constraints": {"instance_types": ["large"]}}
+    filtered = submit(capsys, path, {**SYSTEM, "tasks": [large]})
+    server.do(lambda rig: rig.settled())
+    assert main(["explain", filtered]) == 0
+    assert f"It is on no instance: {nowhere}" in capsys.readouterr().out
+    lines = shown(capsys, filtered)
+    assert any(line.startswith(f"waiting        {nowhere}") for line in lines)
     assert "progress       none running" in lines
-    del server.backend.nowhere[job_id]
-    for number in range(12):
-        give(server, job_id, f"i-{number}", f"i-{number} is short of cpus")
+    for number in (1, 2, 3):
+        fill(server, capsys, f"i-{number}", 999)
+    job_id = submit(capsys, path, {**SYSTEM, "tasks": [{**TASK, "cpus": 10}]})
+    server.do(lambda rig: rig.settled())
+    monkeypatch.setattr("longshore.dispatcher.cli.render.explain_job.INSTANCES_SHOWN", 2)
     assert main(["explain", job_id]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
-        f"{job_id} shipper: 12 queued; it is pending",
+    assert lines[0] == f"{job_id} shipper: 3 queued; it is pending"
+    assert lines[1].startswith("It is in trouble: i-1 is short of cpus")
+    assert lines[-5:] == [
         "",
         "where they wait, and what for",
-    ]
-    assert lines[3:] == [
-        *(f"  i-{number}  i-{number} is short of cpus" for number in range(10)),
-        "  ...  and 2 more",
+        "  i-1  i-1 is short of cpus, and nothing there makes way",
+        "  i-2  i-2 is short of cpus, and nothing there makes way",
+        "  ...  and 1 more",
     ]
     assert main(["explain", job_id, "--json"]) == 0
     waiting = json.loads(capsys.readouterr().out)["waiting"]
-    assert [each["for_instance"] for each in waiting] == ["i-0"]
+    assert [each["for_instance"] for each in waiting] == ["i-1"]
 
 
 def test_the_log_of_a_job_is_that_of_its_last_container_on_an_instance(
     server: CliServer, capsys: Capture, path: Path
 ) -> None:
+    server.do(lambda rig: rig.lose_instance(INSTANCE))
     job_id = submit(capsys, path, SYSTEM)
     assert main(["logs", job_id]) == 1
     assert f"nothing of {job_id} has run. See 'longshore ps" in capsys.readouterr().err
-    server.do(lambda backend: backend.add_instance("i-2"))
-    for number, instance_id in enumerate(("i-1", "i-2", "i-1")):
-        container_id = give(server, job_id, instance_id)
+    for number, instance_id in enumerate(("i-2", "i-3", "i-2")):
+        if number < 2:
+            server.do(partial(ApiRig.add_instance, instance_id=instance_id))
+        container_id = pinned(server, job_id, instance_id)
         start(server, container_id, instance_id)
         write(server, container_id, b"%d\n" % number)
         if not number:
             assert main(["logs", job_id]) == 0
             assert capsys.readouterr().out == "0\n"
         finish(server, container_id)
-    assert main(["logs", job_id, "--instance", "i-1"]) == 0
+    assert main(["logs", job_id, "--instance", "i-2"]) == 0
     assert capsys.readouterr().out == "2\n"
-    them = "--instance: i-1, i-2"
+    them = "--instance: i-2, i-3"
     for options, sentence in (
         ([], f"{job_id} has containers on several instances. Choose one with {them}"),
         (["--index", "0"], f"{job_id} is not an array. Leave --index out"),
@@ -363,6 +407,7 @@ def test_nobody_waits_for_what_does_not_end(
 def test_wait_says_that_only_a_cancel_ends_it(
     server: CliServer, capsys: Capture, path: Path, body: Mapping[str, Any], sentence: str
 ) -> None:
+    server.do(lambda rig: rig.lose_instance(INSTANCE))
     job_id = submit(capsys, path, body)
     why = sentence.partition(". ")[0]
     assert main(["wait", job_id, "--timeout", "0.3"]) == 124
@@ -372,7 +417,6 @@ def test_wait_says_that_only_a_cancel_ends_it(
     capsys.readouterr()
     assert main(["wait", job_id]) == 1
     assert "waiting for" not in capsys.readouterr().err
-    del server
 
 
 def test_a_sysbatch_job_without_late_joiners_can_be_waited_for() -> None:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Dependency, DependencyOn
-from tests.fake_backend import FakeBackend
-from tests.fake_cli_server import CliServer, cli_server
-from tests.fake_job_commands import INSTANCE, diamond, run_through, start, submitted
+from tests.cli_server import CliServer, cli_server
+from tests.job_commands import (
+    INSTANCE,
+    diamond,
+    ids_of,
+    run_job_through,
+    run_through,
+    start,
+    submitted,
+)
 
 Capture = pytest.CaptureFixture[str]
 
@@ -21,7 +28,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     with cli_server() as running:
-        running.do(lambda backend: backend.add_instance(INSTANCE))
+        running.do(lambda rig: rig.add_instance(INSTANCE))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
         yield running
 
@@ -36,7 +43,7 @@ def without_times(text: str) -> str:
 
 
 def test_an_array_is_a_job_of_one_task(server: CliServer, capsys: Capture) -> None:
-    first = submitted(capsys, "--", "x")
+    first = submitted(capsys, "--project", "science", "--", "x")
     job_id = submitted(
         capsys,
         *("--array", "4%2", "--name", "align", "--project", "science", "--priority", "700"),
@@ -44,8 +51,8 @@ def test_an_array_is_a_job_of_one_task(server: CliServer, capsys: Capture) -> No
         *("--time-limit", "1h30m", "--grace-period", "20", "--not-before", "2020-01-01T00:00:00Z"),
         *("--", "align", "--help"),
     )
-    assert job_id == "j-00000001"
-    (job,) = server.do(lambda backend: list(backend._jobs.values()))
+    (job,) = server.jobs().values()
+    assert job.id == job_id
     (task,) = job.tasks
     assert (job.name, job.project, job.priority) == ("align", "science", 700)
     assert job.labels == task.spec.labels == (("team", "x"),)
@@ -62,15 +69,15 @@ def test_an_array_is_a_job_of_one_task(server: CliServer, capsys: Capture) -> No
 def test_one_container_has_the_new_options_too(server: CliServer, capsys: Capture) -> None:
     job_id = submitted(capsys, "--array", "2", "--", "x")
     container_id = submitted(
-        capsys, "--after", job_id, "--after", "c-00000001", "--time-limit", "1.5", "--", "y"
+        capsys, "--after", job_id, "--after", "c-00000002", "--time-limit", "1.5", "--", "y"
     )
     made = server.containers()[-1]
-    assert made.id == container_id == "c-00000003"
-    assert made.spec.after == (Dependency(of=job_id), Dependency(of="c-00000001"))
+    assert made.id == container_id
+    assert made.spec.after == (Dependency(of=job_id), Dependency(of="c-00000002"))
     assert made.spec.time_limit_s == 1.5
     assert main(["show", container_id]) == 0
     text = capsys.readouterr().out
-    assert "after       j-00000001, c-00000001\n" in text
+    assert "after       j-00000001, c-00000002\n" in text
     assert "time limit  2s\n" in text
 
 
@@ -100,10 +107,11 @@ def test_what_a_server_refuses_of_an_array_is_told_field_by_field(
 def test_jobs_are_listed_newest_first(server: CliServer, capsys: Capture) -> None:
     submitted(capsys, "--array", "3", "--name", "one", "--", "x")
     submitted(capsys, "--array", "2", "--name", "two", "--priority", "7", "--", "x")
-    run_through(server, "c-00000001")
-    run_through(server, "c-00000002", 9)
-    start(server, "c-00000003")
-    assert main(["hold", "j-00000002"]) == 0
+    first, second, third = ids_of(server, "j-00000001")
+    run_through(server, first)
+    run_through(server, second, 9)
+    start(server, third)
+    assert main(["hold", "j-00000005"]) == 0
     capsys.readouterr()
     assert main(["jobs"]) == 0
     assert without_times(capsys.readouterr().out).splitlines() == [
@@ -112,7 +120,7 @@ def test_jobs_are_listed_newest_first(server: CliServer, capsys: Capture) -> Non
             "NOTE"
         ),
         (
-            "j-00000002  two   batch  pending  7     0/2   0        0       anonymous  AGE   -     "
+            "j-00000005  two   batch  pending  7     0/2   0        0       anonymous  AGE   -     "
             "held"
         ),
         "j-00000001  one   batch  running  500   2/3   1        1       anonymous  AGE   -     -",
@@ -120,16 +128,15 @@ def test_jobs_are_listed_newest_first(server: CliServer, capsys: Capture) -> Non
     assert main(["jobs", "--json"]) == 0
     items = json.loads(capsys.readouterr().out)["items"]
     assert [(each["id"], each["held"]) for each in items] == [
-        ("j-00000002", True),
+        ("j-00000005", True),
         ("j-00000001", False),
     ]
 
 
 def test_jobs_are_filtered(server: CliServer, capsys: Capture) -> None:
-    submitted(capsys, "--array", "1", "--name", "one", "--project", "science", "--", "x")
-    submitted(capsys, "--array", "1", "--name", "two", "--", "x")
-    run_through(server, "c-00000002")
-    one, two = "j-00000001", "j-00000002"
+    one = submitted(capsys, "--array", "1", "--name", "one", "--project", "science", "--", "x")
+    two = submitted(capsys, "--array", "1", "--name", "two", "--", "x")
+    run_job_through(server, two, 0)
     listed: dict[tuple[str, ...], list[str]] = {
         (): [one],
         ("--all",): [two, one],
@@ -147,14 +154,17 @@ def test_jobs_are_filtered(server: CliServer, capsys: Capture) -> None:
         assert ("there are more; these are the newest 1" in captured.err) == ("--limit" in options)
 
 
-def test_what_lives_on_is_listed_before_its_runs(server: CliServer, capsys: Capture) -> None:
+@pytest.mark.usefixtures("server")
+def test_what_lives_on_is_listed_before_its_runs(capsys: Capture, tmp_path: Path) -> None:
     """A template submitted long ago stood behind 500 of its own runs."""
-    template, *runs = (submitted(capsys, "--array", "1", "--", "x") for _ in range(5))
-
-    def adopt(backend: FakeBackend) -> None:
-        backend._jobs |= {each: replace(backend._jobs[each], parent=template) for each in runs}
-
-    server.do(adopt)
+    path = tmp_path / "job.yml"
+    path.write_text(
+        "parameterized: {optional: {a: b}}\ntasks: [{command: [x]}]\n", encoding="utf-8"
+    )
+    template, runs = submitted(capsys, "-f", str(path)), []
+    for _ in range(4):
+        assert main(["dispatch", template]) == 0
+        runs.append(capsys.readouterr().out.strip())
     assert main(["jobs", "--json", "--limit", "2"]) == 0
     items = json.loads(capsys.readouterr().out)["items"]
     assert [each["id"] for each in items] == [template, runs[-1]]
@@ -179,9 +189,10 @@ def test_show_tells_of_a_job_with_its_tasks(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = diamond(capsys, monkeypatch)
-    run_through(server, "c-00000001")
-    start(server, "c-00000002")
-    run_through(server, "c-00000003", 4)
+    split, *left = ids_of(server, job_id)[:3]
+    run_through(server, split)
+    start(server, left[0])
+    run_through(server, left[1], 4)
     assert main(["show", job_id]) == 0
     text = re.sub(r"(?<=ran for   )\S+", "AGE", without_times(capsys.readouterr().out))
     assert text.splitlines() == [
@@ -189,7 +200,7 @@ def test_show_tells_of_a_job_with_its_tasks(
         "name      diamond",
         "type      batch",
         "state     running",
-        "progress  2/8 done, 1 running, 1 failed",
+        "progress  3/8 done, 1 running, 1 failed, 1 cancelled",
         "priority  500",
         "user      anonymous",
         "project   default",
@@ -199,9 +210,9 @@ def test_show_tells_of_a_job_with_its_tasks(
         "",
         "TASK   SIZE  AT ONCE  QUEUED  LOCKED  RUNNING  SUCCEEDED  FAILED  CANCELLED  AFTER",
         "split  -     -        0       0       0        1          0       0          -",
-        "left   3     2        1       0       1        0          1       0          split",
+        "left   3     2        0       1       1        0          1       0          split",
         (
-            "right  3     -        3       0       0        0          0       0          "
+            "right  3     -        2       0       0        0          0       1          "
             "left (element by element)"
         ),
         (
@@ -218,8 +229,7 @@ def test_show_tells_of_a_container_what_it_is_of_a_job(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diamond(capsys, monkeypatch)
-    del server
-    assert main(["show", "c-00000006"]) == 0
+    assert main(["show", ids_of(server, "j-00000001")[5]]) == 0
     lines = capsys.readouterr().out.splitlines()
     wanted = {
         "name         right",
@@ -236,18 +246,20 @@ def test_ps_lists_a_job_of_all_states(
 ) -> None:
     job_id = diamond(capsys, monkeypatch)
     submitted(capsys, "--", "x")
-    run_through(server, "c-00000001")
+    ids = ids_of(server, job_id)
+    run_through(server, ids[0])
     listed: dict[tuple[str, ...], list[int]] = {
-        ("--job", job_id): [8, 7, 6, 5, 4, 3, 2, 1],
-        ("--job", job_id, "--state", "queued", "--task", "left"): [4, 3, 2],
-        ("--job", job_id, "--task", "right", "--index", "0"): [5],
-        ("--job", job_id, "--index", "2"): [7, 4],
-        ("--job", job_id, "--limit", "1"): [8],
+        ("--job", job_id): [7, 6, 5, 4, 3, 2, 1, 0],
+        ("--job", job_id, "--state", "queued", "--task", "left"): [3],
+        ("--job", job_id, "--state", "locked", "--task", "left"): [2, 1],
+        ("--job", job_id, "--task", "right", "--index", "0"): [4],
+        ("--job", job_id, "--index", "2"): [6, 3],
+        ("--job", job_id, "--limit", "1"): [7],
     }
     for options, expected in listed.items():
         assert main(["ps", "--json", *options]) == 0
         items = json.loads(capsys.readouterr().out)["items"]
-        assert [each["id"] for each in items] == [f"c-0000000{number}" for number in expected]
+        assert [each["id"] for each in items] == [ids[number] for number in expected]
     assert main(["ps", "--job", job_id, "--index", "2"]) == 0
     _, right, left = capsys.readouterr().out.splitlines()
     assert (right.split()[1], left.split()[1]) == ("right[2]", "left[2]")
@@ -269,7 +281,7 @@ def test_jobs_and_containers_are_steered_by_one_command(server: CliServer, capsy
     for arguments, said in steps:
         assert main(arguments) == 0
         assert capsys.readouterr() == (said, "")
-        held.append(server.do(lambda backend: backend._jobs[job_id].held))
+        held.append(server.jobs()[job_id].held)
     assert held == [True, False, False, False]
     assert [each.priority for each in server.containers()] == [9, 9, 8]
     assert main(["cancel", job_id, container_id, job_id]) == 0
@@ -282,14 +294,14 @@ def test_jobs_and_containers_are_steered_by_one_command(server: CliServer, capsy
 
 def test_steering_goes_on_after_what_cannot_be_steered(server: CliServer, capsys: Capture) -> None:
     ended = submitted(capsys, "--array", "1", "--", "x")
-    run_through(server, "c-00000001")
+    run_job_through(server, ended, 0)
     other = submitted(capsys, "--array", "1", "--", "x")
     for command, said in (("hold", "held"), ("release", "released"), ("cancel", "being cancelled")):
         assert main([command, ended, "j-9", other]) == 1
         captured = capsys.readouterr()
         assert captured.out == f"{other} is {said}\n"
         assert [line.split(".")[0] for line in captured.err.splitlines()] == [
-            f"longshore: job {ended} has ended: it is succeeded",
+            f"longshore: job {ended} has succeeded already",
             "longshore: there is no job j-9",
         ]
 

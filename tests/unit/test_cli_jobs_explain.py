@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.cli.render.explain_job import document, explanation
-from tests.fake_cli_server import CliServer, cli_server
-from tests.fake_job_commands import INSTANCE, diamond, finish, run_through, start, submitted, write
+from longshore.dispatcher.cli.render.explain_job import document, explanation, grouped
+from tests.cli_server import CliServer, cli_server
+from tests.job_commands import (
+    INSTANCE,
+    diamond,
+    finish,
+    ids_of,
+    run_through,
+    start,
+    submitted,
+    write,
+)
 
 Capture = pytest.CaptureFixture[str]
+STAGES = """
+name: align
+tasks:
+  - {name: first, command: [x], array: {size: 3, max_running: 1}}
+  - {name: second, command: [x], after: [first], array: 2}
+"""
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
     with cli_server() as running:
-        running.do(lambda backend: backend.add_instance(INSTANCE))
+        running.do(lambda rig: rig.add_instance(INSTANCE))
         monkeypatch.setenv("LONGSHORE_URL", running.url)
         yield running
 
@@ -34,7 +51,9 @@ def test_logs_of_one_element(
     job_id = diamond(capsys, monkeypatch)
     for each in server.containers():
         said = f"{each.task} {each.array_index}\n".encode()
+        start(server, each.id)
         write(server, each.id, said)
+        finish(server, each.id)
     chosen = {
         ("--task", "split"): "split None\n",
         ("--task", "left", "--index", "2"): "left 2\n",
@@ -47,7 +66,9 @@ def test_logs_of_one_element(
 
 def test_logs_of_a_job_with_one_container(server: CliServer, capsys: Capture) -> None:
     job_id = submitted(capsys, "--array", "1", "--", "x")
-    write(server, "c-00000001", b"hello\n")
+    (container_id,) = ids_of(server, job_id)
+    start(server, container_id)
+    write(server, container_id, b"hello\n")
     for options in ([], ["--index", "0"]):
         assert main(["logs", job_id, *options]) == 0
         assert capsys.readouterr() == ("hello\n", "")
@@ -105,22 +126,21 @@ def test_which_log_is_meant_must_be_said(
 # ---- explain ------------------------------------------------------------------------------------
 
 
-def test_explain_groups_what_waits_by_reason(server: CliServer, capsys: Capture) -> None:
-    job_id = submitted(capsys, "--array", "5", "--name", "align", "--", "x")
-    ids = [each.id for each in server.containers()]
+def test_explain_groups_what_waits_by_reason(
+    server: CliServer, capsys: Capture, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text(STAGES, encoding="utf-8")
+    job_id = submitted(capsys, "-f", str(path))
+    ids = ids_of(server, job_id)
     start(server, ids[0])
-    server.do(
-        lambda backend: backend.waiting.update(
-            {ids[1]: "at most 1 of its array", ids[2]: "at most 1 of its array"}
-        )
-    )
     assert main(["explain", job_id]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "j-00000001 align: 0/5 done, 1 running; it is running",
         "",
         "what they wait for",
-        "  2  like c-00000004: nobody has looked for a place for it yet",
-        "  2  like c-00000002: at most 1 of its array",
+        "  2  like c-00000005: it waits for j-00000001/first to succeed",
+        "  2  like c-00000003: as many elements of its array run as may at once (1)",
     ]
     assert main(["explain", job_id, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -133,20 +153,20 @@ def test_explain_groups_what_waits_by_reason(server: CliServer, capsys: Capture)
         "examined": 4,
         "waiting": [
             {
-                "code": "not_planned",
+                "code": "after",
                 "behind_code": None,
                 "limit": None,
                 "count": 2,
-                "example": "c-00000004",
-                "message": "nobody has looked for a place for it yet",
+                "example": "c-00000005",
+                "message": "it waits for j-00000001/first to succeed",
             },
             {
-                "code": "waits",
+                "code": "max_running",
                 "behind_code": None,
-                "limit": None,
+                "limit": "max_running",
                 "count": 2,
-                "example": "c-00000002",
-                "message": "at most 1 of its array",
+                "example": "c-00000003",
+                "message": "as many elements of its array run as may at once (1)",
             },
         ],
     }
@@ -156,6 +176,7 @@ def test_explain_looks_at_a_limited_number(
     server: CliServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("longshore.dispatcher.cli.render.explain_job.EXAMINED_MOST", 2)
+    server.do(lambda rig: rig.lose_instance(INSTANCE))
     job_id = submitted(capsys, "--array", "3", "--", "x")
     assert main(["hold", job_id]) == 0
     capsys.readouterr()
@@ -166,23 +187,42 @@ def test_explain_looks_at_a_limited_number(
         "3 wait; these are the newest 2.",
         "",
         "what they wait for",
-        "  2  like c-00000002: nobody has looked for a place for it yet",
+        (
+            "  2  like c-00000003: its job j-00000001 is held, and starts nothing until it is"
+            " released"
+        ),
     ]
     assert server.paths.count("/v1/containers") == 1
 
 
 def test_explain_tells_what_became_of_a_job(server: CliServer, capsys: Capture) -> None:
     job_id = submitted(capsys, "--array", "2", "--name", "align", "--", "x")
-    run_through(server, "c-00000001")
-    start(server, "c-00000002")
+    first, second = ids_of(server, job_id)
+    run_through(server, first)
+    start(server, second)
     assert main(["explain", job_id]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "j-00000001 align: 1/2 done, 1 running; it is running",
         "None of its containers waits in the queue.",
     ]
-    finish(server, "c-00000002", 3)
+    finish(server, second, 3)
     assert main(["explain", job_id]) == 0
-    assert capsys.readouterr().out == ("j-00000001 align has ended: failed, 2/2 done, 1 failed\n")
+    assert capsys.readouterr().out == (
+        "j-00000001 align has ended: failed, 2/2 done, 1 failed: 1 of its 2 containers failed\n"
+    )
+
+
+def test_what_nobody_has_looked_at_is_a_group_of_its_own() -> None:
+    looked_at: dict[str, object] = {
+        "waiting": "no room",
+        "waiting_for": {"code": "no_room", "message": "no room"},
+    }
+    seen: list[dict[str, object]] = [{"id": "c-3"}, {"id": "c-2", **looked_at}, {"id": "c-1"}]
+    groups = grouped([read({**each, "state": "queued"}, ContainerAnswer) for each in seen])
+    assert [(each.code, each.count, each.example, each.message) for each in groups] == [
+        ("not_planned", 2, "c-1", "nobody has looked for a place for it yet"),
+        ("no_room", 1, "c-2", "no room"),
+    ]
 
 
 def test_of_a_periodic_job_the_next_launch_is_told() -> None:

@@ -10,12 +10,16 @@ from decimal import Decimal
 
 import pytest
 
+from longshore.dispatcher.api.render.instances import leak_list
+from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.views import LeakReport
-from longshore.pool.leaks import Leak, LeakKind
-from tests.fake_api_server import connected
-from tests.fake_backend import EPOCH
-from tests.fake_cli_server import CliServer, cli_server
+from longshore.drivers.interface import Leftover
+from longshore.pool.leaks import Leak, LeakKind, LeftBehind, LeftoverReport
+from tests.api_server import connected
+from tests.cli_server import cli_server
+from tests.rigs.api import EPOCH
+from tests.stranger_server import Stranger, answering, stranger_server
 
 Capture = pytest.CaptureFixture[str]
 
@@ -44,18 +48,31 @@ LAUNCH = Leak(
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CliServer]:
-    with cli_server() as running:
-        monkeypatch.setenv("LONGSHORE_URL", running.url)
-        yield running
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Stranger]]:
+    """Serve what the tests tell, as the API renders it."""
+    with stranger_server() as (url, server):
+        monkeypatch.setenv("LONGSHORE_URL", url)
+        tell(server)
+        yield server
 
 
-def tell(server: CliServer, *leaks: Leak, complete: bool = True, listed_at: float = EPOCH) -> None:
-    report = LeakReport(leaks=leaks, listed_at=listed_at, complete=complete)
-    server.do(lambda backend: setattr(backend, "leaked", report))
+def tell(
+    server: type[Stranger],
+    *leaks: Leak,
+    complete: bool = True,
+    listed_at: float = EPOCH,
+    leftovers_problem: str = "",
+) -> None:
+    report = LeakReport(
+        leaks=leaks,
+        listed_at=listed_at,
+        complete=complete,
+        leftovers_problem=leftovers_problem,
+    )
+    server.behaviours[:] = [answering(200, encode(leak_list(report)))]
 
 
-def test_no_leak_is_0(server: CliServer, capsys: Capture) -> None:
+def test_no_leak_is_0(server: type[Stranger], capsys: Capture) -> None:
     assert main(["leaks"]) == 0
     assert capsys.readouterr() == ("nothing is billed that is not wanted\n", "")
     assert main(["leaks", "--json"]) == 0
@@ -67,10 +84,10 @@ def test_no_leak_is_0(server: CliServer, capsys: Capture) -> None:
         "listed_at": "2023-11-14T22:13:20.000Z",
         "complete": True,
     }
-    assert server.paths == ["/v1/leaks"] * 2
+    assert [path.partition("?")[0] for _, path, _, _ in server.seen] == ["/v1/leaks"] * 2
 
 
-def test_leaks_are_1_with_a_table_and_a_total(server: CliServer, capsys: Capture) -> None:
+def test_leaks_are_1_with_a_table_and_a_total(server: type[Stranger], capsys: Capture) -> None:
     minute_ago = replace(INSTANCE, since=time.time() - 125)
     tell(server, minute_ago, replace(minute_ago, instance_id="i-8"), LAUNCH)
     assert main(["leaks"]) == 1
@@ -87,7 +104,7 @@ def test_leaks_are_1_with_a_table_and_a_total(server: CliServer, capsys: Capture
     assert captured.err == ""
 
 
-def test_json_has_all_of_it(server: CliServer, capsys: Capture) -> None:
+def test_json_has_all_of_it(server: type[Stranger], capsys: Capture) -> None:
     tell(server, INSTANCE, LAUNCH)
     assert main(["leaks", "--json"]) == 1
     first, second = json.loads(capsys.readouterr().out)["items"]
@@ -114,7 +131,7 @@ def test_json_has_all_of_it(server: CliServer, capsys: Capture) -> None:
     ("listed_at", "when"), [(0.0, "(none came yet)"), (EPOCH, "(the last one is ")]
 )
 def test_a_list_that_is_not_complete_is_1_and_says_why(
-    server: CliServer, capsys: Capture, listed_at: float, when: str
+    server: type[Stranger], capsys: Capture, listed_at: float, when: str
 ) -> None:
     tell(server, complete=False, listed_at=listed_at)
     assert main(["leaks"]) == 1
@@ -137,6 +154,17 @@ def test_a_list_that_is_not_complete_is_1_and_says_why(
     assert captured.err.startswith("longshore: more may be billed")
 
 
+def test_what_is_billed_in_fact_is_told(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    leftover = Leftover(id="vol-7", kind="volume")
+    with cli_server() as real:
+        monkeypatch.setenv("LONGSHORE_URL", real.url)
+        assert main(["leaks"]) == 0
+        left = LeftBehind(leftover=leftover, since=real.rig.now, looks=9)
+        real.do(lambda rig: setattr(rig, "leftovers", LeftoverReport(items=(left,))))
+        assert main(["leaks"]) == 1
+    assert "vol-7" in capsys.readouterr().out
+
+
 def test_no_server_is_3(capsys: Capture) -> None:
     assert main(["leaks", "--url", "http://127.0.0.1:1"]) == 3
     assert capsys.readouterr().out == ""
@@ -156,7 +184,9 @@ async def test_the_route_takes_no_parameters_and_is_documented() -> None:
     }
 
 
-def test_what_an_instance_left_is_told_by_its_own_id(server: CliServer, capsys: Capture) -> None:
+def test_what_an_instance_left_is_told_by_its_own_id(
+    server: type[Stranger], capsys: Capture
+) -> None:
     left = replace(
         LAUNCH, launch_token="", resource_id="vol-7", type_name="", kind=LeakKind.LEFT_BEHIND
     )
@@ -169,12 +199,9 @@ def test_what_an_instance_left_is_told_by_its_own_id(server: CliServer, capsys: 
 
 
 def test_that_nobody_may_look_for_what_is_left_is_said_and_is_no_leak(
-    server: CliServer, capsys: Capture
+    server: type[Stranger], capsys: Capture
 ) -> None:
-    report = LeakReport(
-        leaks=(), listed_at=EPOCH, complete=True, leftovers_problem="the credentials may not look"
-    )
-    server.do(lambda backend: setattr(backend, "leaked", report))
+    tell(server, leftovers_problem="the credentials may not look")
     assert main(["leaks"]) == 0
     captured = capsys.readouterr()
     assert captured.out == "nothing is billed that is not wanted\n"

@@ -12,10 +12,15 @@ import pytest
 from longshore.dispatcher.api.render.containers import SHOWN_ATTEMPTS
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import Preemptible, Retries
-from tests.fake_backend import FakeBackend
-from tests.fake_cli_server import CliServer, cli_server
+from tests.cli_server import CliServer, cli_server
+from tests.rigs.api import SYNC_S
 
 Capture = pytest.CaptureFixture[str]
+NO_MONEY = (
+    "the cluster may spend $0.00/h (max_hourly_spend), and the cheapest instance that would do"
+    " costs $0.34/h: that can never be, while the limit is what it is"
+)
+WAITS_AGAIN = "it is started again at "
 
 
 @pytest.fixture
@@ -37,11 +42,11 @@ def test_submit_sends_every_option(server: CliServer, capsys: Capture) -> None:
     container_id = submitted(
         capsys,
         *("--image", "debian:12", "--cpus", "1.5", "--memory", "4GiB", "--disk", "10GiB"),
-        *("--gpus", "2,model=a100,memory=40GiB", "--resource", "licence=3", "--resource", "b=1"),
+        *("--gpus", "2,model=a100,memory=40GiB", "--resource", "licence=3", "--resource", "b=0"),
         *("--retries", "4", "--supervisor"),
         *("--priority", "700", "--env", "A=b=c", "--label", "team=x"),
         *("--name", "train", "--project", "science", "--instance-type", "large"),
-        *("--constraint-label", "zone=a", "--preemptible", "forbidden", "--max-price", "0.5"),
+        *("--constraint-label", "zone=eu", "--preemptible", "forbidden", "--max-price", "0.5"),
         *("--", "python3", "train.py", "--epochs", "3", "--help"),
     )
     (made,) = server.containers()
@@ -57,10 +62,10 @@ def test_submit_sends_every_option(server: CliServer, capsys: Capture) -> None:
     assert made.spec.resources.gpus == 2
     assert made.spec.constraints.gpu_model == "a100"
     assert made.spec.constraints.gpu_memory_bytes == 40 * 2**30
-    assert made.spec.resources.custom == (("b", 1), ("licence", 3))
+    assert made.spec.resources.custom == (("licence", 3),)
     assert made.spec.retries == Retries(most=4)
     assert made.spec.supervisor
-    assert made.spec.constraints.labels == (("zone", "a"),)
+    assert made.spec.constraints.labels == (("zone", "eu"),)
     assert made.spec.constraints.instance_types == ("large",)
     assert made.spec.constraints.preemptible is Preemptible.FORBIDDEN
     assert str(made.spec.constraints.max_price_usd_per_hour) == "0.5"
@@ -111,11 +116,11 @@ def test_a_refusal_is_told_field_by_field(server: CliServer, capsys: Capture) ->
 
 
 def test_a_server_that_cannot_take_work_says_so(server: CliServer, capsys: Capture) -> None:
-    server.backend.unavailable = "The inbox is full."
+    server.do(lambda rig: rig.runtime.stop())
     assert main(["submit", "--", "x"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "The inbox is full. Try again later" in captured.err
+    assert "the server is stopping; ask again once it is back. Try again later" in captured.err
 
 
 # ---- ps and show --------------------------------------------------------------------------------
@@ -123,13 +128,13 @@ def test_a_server_that_cannot_take_work_says_so(server: CliServer, capsys: Captu
 
 def a_few(server: CliServer, capsys: Capture) -> tuple[str, str, str]:
     """Return a queued, a running and a failed container."""
-    ids = [submitted(capsys, "--name", name, "--", "x") for name in ("one", "two", "three")]
-    server.do(lambda backend: backend.add_instance("i-1"))
-    server.do(lambda backend: backend.waiting.update({ids[0]: "No instance has room."}))
-    server.do(lambda backend: backend.start(ids[1], "i-1"))
-    server.do(lambda backend: backend.start(ids[2], "i-1"))
-    server.do(lambda backend: backend.finish(ids[2], 3))
-    return ids[0], ids[1], ids[2]
+    queued = submitted(capsys, "--name", "one", "--instance-type", "large", "--", "x")
+    running, failed = (submitted(capsys, "--name", name, "--", "x") for name in ("two", "three"))
+    server.do(lambda rig: rig.add_instance("i-1"))
+    server.do(lambda rig: rig.start(running, "i-1"))
+    server.do(lambda rig: rig.start(failed, "i-1"))
+    server.do(lambda rig: rig.finish(failed, 3))
+    return queued, running, failed
 
 
 def test_ps_lists_what_has_not_ended(server: CliServer, capsys: Capture) -> None:
@@ -151,7 +156,7 @@ def test_ps_lists_what_has_not_ended(server: CliServer, capsys: Capture) -> None
     assert [row.split()[0] for row in rows] == [running, queued]
     assert rows[0].split()[:3] == [running, "two", "running"]
     assert rows[0].endswith("i-1")
-    assert rows[1].endswith("No instance has room.")
+    assert rows[1].endswith(f"{NO_MONEY} (position 1 of 1)")
     assert main(["ps", "--all", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [each["id"] for each in document["items"]] == [failed, running, queued]
@@ -186,48 +191,40 @@ def test_what_waits_for_another_attempt_tells_why_and_counts_nothing(
     server: CliServer, capsys: Capture
 ) -> None:
     _, lost, _ = a_few(server, capsys)
-    server.do(lambda backend: backend.waiting.update({lost: "held back"}))
-    server.do(lambda backend: backend.lose(lost))
+    server.do(lambda rig: rig.lose(lost))
     assert main(["ps", "--state", "queued"]) == 0
     _, row, _ = capsys.readouterr().out.splitlines()
     assert row.split()[0] == lost
-    assert row.endswith("held back")
+    assert WAITS_AGAIN in row
     assert main(["show", lost]) == 0
     text = capsys.readouterr().out
-    assert "held back" in text
+    assert WAITS_AGAIN in text
     assert "\ninstance" not in text
     assert "\nstarted" not in text
     assert "\nran for" not in text
 
 
 def test_show_says_how_many_attempts_there_were_earlier(server: CliServer, capsys: Capture) -> None:
-    made = submitted(capsys, "--", "x")
-    server.do(lambda backend: backend.add_instance("i-1"))
-
-    def try_once(backend: FakeBackend) -> None:
-        backend.start(made, "i-1")
-        backend.lose(made)
-
-    for _ in range(SHOWN_ATTEMPTS):
-        server.do(try_once)
-    assert main(["show", made]) == 0
+    few, many = (submitted(capsys, "--", "x") for _ in range(2))
+    server.do(lambda rig: rig.remember_lost(few, SHOWN_ATTEMPTS))
+    server.do(lambda rig: rig.remember_lost(many, SHOWN_ATTEMPTS + 7))
+    assert main(["show", few]) == 0
     assert "earlier" not in capsys.readouterr().out
-    for _ in range(7):
-        server.do(try_once)
-    assert main(["show", made]) == 0
+    assert main(["show", many]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "7 earlier attempts are not shown"
-    assert sum(line.startswith(f"{made}-") for line in lines) == SHOWN_ATTEMPTS
+    assert sum(line.startswith(f"{many}-") for line in lines) == SHOWN_ATTEMPTS
 
 
 def test_show_tells_all(server: CliServer, capsys: Capture) -> None:
     queued, _, failed = a_few(server, capsys)
     assert main(["show", failed]) == 0
     text = capsys.readouterr().out
-    for wanted in (failed, "three", "exit code      3", "It exited with 3.", "i-1", "ATTEMPT"):
+    for wanted in (failed, "three", "exit code      3", "it exited with 3", "i-1", "ATTEMPT"):
         assert wanted in text
     assert main(["show", queued]) == 0
-    assert "waiting   No instance has room." in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"waiting {NO_MONEY} (position 1 of 1)" in text
     assert main(["show", "--json", failed]) == 0
     assert json.loads(capsys.readouterr().out)["exit_code"] == 3
 
@@ -277,7 +274,7 @@ def test_instances_and_what_admins_do_to_them(server: CliServer, capsys: Capture
     for behavior in ("hold", "drain", "run"):
         assert main(["instance", behavior, "i-1"]) == 0
         assert capsys.readouterr().out == f"i-1 is set to {behavior}\n"
-        assert server.do(lambda backend: backend._instance("i-1").idle_behavior) == behavior
+        assert server.do(lambda rig: rig.workers["i-1"].behavior.value) == behavior
     assert main(["instances"]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == [
@@ -291,12 +288,16 @@ def test_instances_and_what_admins_do_to_them(server: CliServer, capsys: Capture
         "BUSY",
         "NOTE",
     ]
-    assert row.split()[:6] == ["i-1", "small", "running", "run", "$0.34/h", "1"]
+    assert row.split()[:6] == ["i-1", "small", "running", "run", "$0.10/h", "1"]
     assert main(["instance", "kill", "i-1", "--reason", "smells"]) == 0
     assert capsys.readouterr().out == "i-1 is being destroyed\n"
     assert main(["instances", "--json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
-    assert (item["state"], item["last_error"]) == ("shutdown", "smells")
+    assert item["state"] == "shutdown"
+    server.do(lambda rig: rig.pass_time(SYNC_S))
+    assert main(["instances", "--gone", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert (item["id"], item["last_error"]) == ("i-1", "an admin ended it: smells")
 
 
 # ---- logs ---------------------------------------------------------------------------------------
@@ -307,8 +308,10 @@ def test_logs_go_where_they_were_written(
 ) -> None:
     assert main(["submit", "--", "x"]) == 0
     container_id = capsysbinary.readouterr().out.decode().strip()
-    server.do(lambda backend: backend.push_log(container_id, b"\x00\xffout\n"))
-    server.do(lambda backend: backend.push_log(container_id, b"err\n", stream="stderr"))
+    server.do(lambda rig: rig.add_instance("i-1"))
+    server.do(lambda rig: rig.start(container_id, "i-1"))
+    server.do(lambda rig: rig.push_log(container_id, b"\x00\xffout\n"))
+    server.do(lambda rig: rig.push_log(container_id, b"err\n", stream="stderr"))
     assert main(["logs", container_id]) == 0
     assert capsysbinary.readouterr() == (b"\x00\xffout\n", b"err\n")
     assert main(["logs", "--stream", "stderr", container_id]) == 0

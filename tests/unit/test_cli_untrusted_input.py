@@ -6,49 +6,14 @@ import contextlib
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from longshore.dispatcher.cli.client import Client
 from longshore.dispatcher.cli.commands.main import main
-
-Behaviour = Callable[[BaseHTTPRequestHandler], None]
-
-
-class Stranger(BaseHTTPRequestHandler):
-    """Does what the test says, once per request."""
-
-    protocol_version = "HTTP/1.1"
-    behaviours: ClassVar[list[Behaviour]] = []
-    seen: ClassVar[list[tuple[str, str, dict[str, str], bytes]]] = []
-
-    def handle_any(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
-        self.seen.append((self.command, self.path, dict(self.headers), body))
-        behaviours = self.behaviours
-        (behaviours.pop(0) if len(behaviours) > 1 else behaviours[0])(self)
-
-    do_GET = do_POST = do_PUT = do_PATCH = handle_any  # noqa: N815 - http.server fixes the names
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def answering(status: int, body: bytes, content_type: str = "application/json") -> Behaviour:
-    def behave(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Type", content_type)
-        handler.send_header("Content-Length", str(len(body)))
-        if status == 302:
-            handler.send_header("Location", "http://127.0.0.1:1/elsewhere")
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return behave
+from tests.stranger_server import Behaviour, Stranger, answering, stranger_server
 
 
 def hanging_up(handler: BaseHTTPRequestHandler) -> None:
@@ -66,15 +31,9 @@ def half_an_answer(handler: BaseHTTPRequestHandler) -> None:
 
 @pytest.fixture
 def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Stranger]]:
-    Stranger.behaviours, Stranger.seen = [], []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    monkeypatch.setenv("LONGSHORE_URL", f"http://127.0.0.1:{server.server_address[1]}")
-    yield Stranger
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with stranger_server() as (url, server):
+        monkeypatch.setenv("LONGSHORE_URL", url)
+        yield server
 
 
 @pytest.mark.parametrize(
