@@ -30,7 +30,6 @@ EXAMPLES = {
 # Those who use the example, and would not have to learn of another such thing.
 MERE_USERS = {
     FIELD: {
-        "tests/fake_api_server.py": "goes with the last test that is served by a stand-in",
         "tests/unit/test_planner.py": "demands a price, for something else to be so",
         "tests/unit/test_planner_edge_cases.py": "the same",
         "tests/unit/test_preemptible.py": "the same",
