@@ -4,11 +4,11 @@ A mistake in the configuration must not buy and destroy instances without end. S
 more that were of no use, without one in between that ran something, holds all creates, longer each
 time. Instances that were bought before the end of a hold count as part of the same mistake.
 
-What proves an instance is a program that has run there: one that ended as programs do, or an
-attempt that was seen to run for `PROVES_AFTER_S`. That its runner has started it is not enough: an
-engine may find out only then that it can run nothing (`pool.trials`), and the time in which an
-image is fetched says nothing either. Doubt: an engine that takes longer than that to fail passes
-for one that works.
+What proves an instance is a program that has run there: one that ended as programs do, a plain
+process that its runner has started, or one with an image that was seen to run for
+`PROVES_AFTER_S`. Of these it is not enough that they were started: an engine may find out only then
+that it can run nothing (`pool.trials`), and the time in which an image is fetched says nothing
+either. Doubt: an engine that takes longer than that to fail passes for one that works.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
 
 
 def seen_running(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) -> None:
-    """Have an attempt that is seen to run prove its worker, if it goes on like that.
+    """Have an attempt that is seen to run prove its worker; with an image, if it goes on like that.
 
     What was there before us may have run for long, and proves it at once.
     """
     attempt.running_since = now
-    if not worker.launched_here:
+    if not worker.launched_here or not attempt.contained:
         note_run(core, worker, now)
     elif not worker.health.has_run:
         core.timers.set(TimerKind.PROOF, attempt.id, now + PROVES_AFTER_S)

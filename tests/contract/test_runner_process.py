@@ -309,7 +309,7 @@ def test_an_attempt_without_supervisor_is_lost_and_nothing_of_it_runs_on(runner:
     os.kill(runner.supervisor("a"), signal.SIGKILL)
     exit_ = session.exit_of("a")
     assert (exit_["kind"], exit_["code"]) == ("lost", None)
-    assert "supervisor" in exit_["message"]
+    assert "watched over it" in exit_["message"]
     eventually(lambda: not alive(job))
     eventually(lambda: not alive(moved))
     assert session.request("list")["attempts"][0]["exit"] == exit_

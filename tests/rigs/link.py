@@ -17,7 +17,7 @@ from longshore.pool.remote.link_model import LinkSettings, StartResult
 from longshore.pool.remote.ssh_keys import PrivateKey
 from tests.sshd_host import wait_until
 
-SCRIPTED_RUNNER = Path(__file__).with_name("scripted_runner.py")
+SCRIPTED_RUNNER = Path(__file__).parent.parent / "scripted_runner.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

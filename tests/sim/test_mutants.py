@@ -15,7 +15,7 @@ from tests.sim.catching import catch, known_seeds
 from tests.sim.mutants import MUTANTS
 from tests.sim.options import options_of
 from tests.sim.planting import Mutant, mutated_code, planted
-from tests.sim.witness import TIME_LIMIT_S, testify
+from tests.sim.witness import TIME_LIMIT_S, convict
 from tests.sim.world import World
 
 AT_A_COMMIT = 40
@@ -39,7 +39,7 @@ def test_the_defect_is_caught(mutant: Mutant) -> None:
         first = known_seeds().get(mutant.name)
         assert catch(mutant, first) is not None, f"{mutant.name}: no seed catches it"
     else:
-        caught, said = testify(mutant, limit_s=TIME_LIMIT_S)
+        caught, said = convict(mutant, limit_s=TIME_LIMIT_S)
         assert caught, f"{mutant.name}: no check of {mutant.test} fails\n{said}"
 
 
@@ -54,12 +54,12 @@ def test_the_defect_is_caught(mutant: Mutant) -> None:
     ids=["a check fails", "passes", "breaks by itself", "is not there"],
 )
 def test_only_a_check_that_fails_is_a_catch(new: str, test: str | None, caught: bool) -> None:
-    assert testify(replace(PROBE, new=new, test=test), limit_s=TIME_LIMIT_S)[0] is caught
+    assert convict(replace(PROBE, new=new, test=test), limit_s=TIME_LIMIT_S)[0] is caught
 
 
 def test_what_hangs_is_no_catch() -> None:
     hangs = replace(PROBE, new="__import__('time').sleep(3600.0)")
-    assert not testify(hangs, limit_s=10.0)[0]
+    assert not convict(hangs, limit_s=10.0)[0]
 
 
 def test_names_are_unique() -> None:

@@ -48,7 +48,7 @@ class Witness:
             self.has_seen = self.has_seen or failed
 
 
-def testify(mutant: Mutant, *, limit_s: float) -> tuple[bool, str]:
+def convict(mutant: Mutant, *, limit_s: float) -> tuple[bool, str]:
     """Return whether the mutant's test catches it, and what pytest said last."""
     command = (sys.executable, "-m", "tests.sim.witness", json.dumps(asdict(mutant)))
     code, said = run_in(ROOT, command, limit_s)

@@ -310,7 +310,7 @@ async def test_cancelling_ends_all_of_a_job_and_once(client: Client) -> None:
     assert answer["reason"] == {"code": "cancelled", "message": "cancelled"}
     assert answer["counts"] == counts(cancelled=8)
     status, answer = await client.post(f"{one}/cancel", {})
-    assert (status, answer["detail"]) == (409, "job j-00000001 has cancelled already")
+    assert (status, answer["detail"]) == (409, "job j-00000001 has been cancelled already")
     for change in ({"priority": 7}, {"held": True}, {"held": False}):
         assert (await client.call("PATCH", one, json=change))[0] == 409
     headers = {"Content-Type": "application/json"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from longshore.dispatcher.domain.containers import Placement, SchedulerSettings
@@ -28,7 +30,11 @@ from longshore.pool.model import (
     ProbeReport,
 )
 from tests.rigs.engine import Rig, last_commands
-from tests.samples import make_container, make_type
+from tests.samples import make_container as plain_container
+from tests.samples import make_type
+
+make_container = partial(plain_container, image="busybox")
+"""With an image, whose engine may find out late that it can run nothing."""
 
 
 def probed(rig: Rig, *, broken: int) -> None:
@@ -293,15 +299,14 @@ def test_an_instance_that_is_overloaded_by_what_runs_there_is_of_use() -> None:
 NO_ENGINE = "podman: runc cannot set its limits"
 
 
-@pytest.mark.parametrize("image", ["busybox", ""])
 @pytest.mark.parametrize("kind", [ExitKind.ENGINE_FAILURE, ExitKind.LOST])
 def test_instances_on_which_nothing_can_run_are_not_bought_without_end(
-    kind: ExitKind, image: str
+    kind: ExitKind,
 ) -> None:
     """Found by a stranger: the runner's word that it started something had proven each of them."""
     rig = Rig(make_type(1), settings=SchedulerSettings(max_lost_attempts=1000))
     rig.trial_error = NO_ENGINE
-    rig.submit(*(make_container(number, image=image) for number in range(1, 5)))
+    rig.submit(*(make_container(number) for number in range(1, 5)))
     for _ in range(150):
         for attempt_id, attempt in sorted(rig.attempts.items()):
             if attempt.outcome is None:
@@ -341,7 +346,7 @@ def test_an_attempt_proves_its_instance_by_its_end_or_once_it_has_run_for_a_whil
 
 def test_the_time_in_which_an_image_is_fetched_proves_nothing() -> None:
     rig = Rig(make_type(1))
-    rig.submit(make_container(1, image="busybox"))
+    rig.submit(make_container(1))
     for pulling, after_s in ((True, 10 * PROVES_AFTER_S), (False, PROVES_AFTER_S - 0.1)):
         image = AttemptImage(pulling=pulling)
         rig.send(AttemptImageSeen(worker_id="i-001", attempt_id="c-1-1", image=image))
@@ -360,4 +365,11 @@ def test_an_attempt_proves_nothing_while_its_instance_is_silent() -> None:
     assert not proven(rig)
     rig.probe_now(last_commands(rig, Probe)[-1])
     rig.advance(PROVES_AFTER_S)
+    assert proven(rig)
+
+
+def test_a_plain_process_proves_its_instance_as_soon_as_it_is_started() -> None:
+    rig = Rig(make_type(1))
+    rig.submit(plain_container(1))
+    assert rig.states() == {"c-1": "running"}
     assert proven(rig)

@@ -296,6 +296,7 @@ def test_who_never_started_has_no_output_and_that_is_said(
     assert told.out == ""
     assert f"{container_id} has no output yet: it has not started (queued" in told.err
     assert main(["cancel", container_id]) == 0
+    assert main(["wait", container_id]) == 1
     capsys.readouterr()
     assert main(["logs", container_id]) == 0
     assert f"{container_id} has no output: it never started (cancelled" in capsys.readouterr().err

@@ -39,7 +39,7 @@ class Poison:
 class Survivor(Rig):
     """A rig that goes on after a failed pass; everything else is checked all the same."""
 
-    def _give(self, event: Event) -> None:
+    def give(self, event: Event) -> None:
         commands = self.engine.handle(event, self.now)
         self.engine.scheduling.fleet_sync.check()
         self._carry_out(commands)

@@ -107,7 +107,7 @@ def test_a_passing_one_stops_what_was_started_and_queues_it_again_with_backoff()
 
 def test_a_job_that_is_queued_again_waits_for_the_ends_of_what_was_started() -> None:
     job = end_of(PAIR, "e", 1, MemberExitKind.START_FAILED).job
-    assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "kind"
+    assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "ending"
     for component, index in (("e", 0), ("w", 0), ("w", 1)):
         job = end_of(job, component, index, code=143).job
     assert plan_elastic(view_of(job), 100.5).waiting[0][1].code == "backoff"
