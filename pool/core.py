@@ -495,7 +495,8 @@ class PoolCore:
                 attempt_id=attempt.id,
                 kind=EndKind.INSTANCE_GONE,
                 cause=why,
-                seen_at=_last_seen(worker),
+                # Of one from before a restart it is not known any more.
+                seen_at=max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at,
                 interrupted=bool(worker.health.interruption),
             )
             self.notices.append(lost)
@@ -527,17 +528,6 @@ class PoolCore:
         """Forget a launch: it needs no journal any more."""
         del self.launches[token]
         self.notices.append(LaunchEnded(token=token))
-
-
-def _last_seen(worker: Worker) -> float:
-    """Return when an instance that is gone was certainly there last, by a session or a listing.
-
-    Not after its destroy was asked for: that is what ended what ran there. Of one from before a
-    restart nothing may be known but that.
-    """
-    seen_at = max(worker.link.last_contact, worker.shutdown.heard_at, worker.cloud.listed_at)
-    asked_at = worker.shutdown.destroyed_at
-    return min(seen_at or worker.appeared_at, asked_at or math.inf)
 
 
 # ---- the invariants of the pool's state, which tests look at after every event -------------------

@@ -93,7 +93,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseSession:
-    """Drop the connection to a worker; where one was heard, `SessionClosed` says when last."""
+    """Drop the connection to a worker, without a word about it afterwards."""
 
     worker_id: str
 
@@ -320,14 +320,6 @@ class SessionLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionClosed:
-    """A connection was dropped that is not wanted any more; its last word was at `last_contact`."""
-
-    worker_id: str
-    last_contact: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
     """The runner has started the attempt (now, or earlier: starting is idempotent)."""
 
@@ -428,7 +420,6 @@ PoolEvent = (
     | ProbeSucceeded
     | ProbeFailed
     | SessionLost
-    | SessionClosed
     | AttemptStarted
     | StartRefused
     | StartUnknown

@@ -431,8 +431,6 @@ class ShutdownRecord:
     reason: str = ""
     #: When its destroy was asked for, 0.0 before that.
     destroyed_at: float = 0.0
-    #: When it was heard last over the session that ended with it, 0.0 for never.
-    heard_at: float = 0.0
     #: The destroy calls in a row that failed, and what the last of them said.
     destroy_failures: int = 0
     destroy_error: str = ""

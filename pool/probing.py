@@ -24,7 +24,6 @@ from longshore.pool.messages import (
     Probe,
     ProbeFailed,
     ProbeSucceeded,
-    SessionClosed,
     SessionLost,
 )
 from longshore.pool.model import READY, AttemptReport, IdleBehavior, Worker, WorkerState
@@ -278,7 +277,6 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     if worker is None:
         return
     if worker.state is WorkerState.SHUTDOWN:
-        worker.shutdown.heard_at = max(worker.shutdown.heard_at, min(event.last_contact, now))
         shutdown.wait_no_longer(core, worker, now)
         return
     worker.link.session_up = False
@@ -298,13 +296,6 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     core.timers.soonest(
         TimerKind.PROBE, worker.id, now + (wait_s if worker.link.flaps > 1 else 0.0)
     )
-
-
-def on_session_closed(core: PoolCore, event: SessionClosed, now: float) -> None:
-    """Note when an instance that is being ended was heard last: until then, what it ran ran."""
-    worker = core.workers.get(event.worker_id)
-    if worker is not None and worker.state is WorkerState.SHUTDOWN:
-        worker.shutdown.heard_at = max(worker.shutdown.heard_at, min(event.last_contact, now))
 
 
 def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:

@@ -36,7 +36,6 @@ from longshore.pool.messages import (
     PoolEvent,
     ProbeFailed,
     ProbeSucceeded,
-    SessionClosed,
     SessionLost,
     StartRefused,
     StartUnknown,
@@ -79,8 +78,6 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             probing.on_failed(core, event, now)
         case SessionLost():
             probing.on_session_lost(core, event, now)
-        case SessionClosed():
-            probing.on_session_closed(core, event, now)
         case BrokenReported():
             probing.on_broken(core, event, now)
         case InterruptionNoticed():

@@ -80,7 +80,6 @@ from longshore.pool.messages import (
     FindFailed,
     ListingFailed,
     ProbeFailed,
-    SessionClosed,
     TagsFailed,
     TagsSet,
 )
@@ -110,7 +109,6 @@ NOTHING_TO_PLAN = (
     FindFailed,
     ListingFailed,
     ProbeFailed,
-    SessionClosed,
     TagsFailed,
     TagsSet,
 )

@@ -27,7 +27,6 @@ from longshore.pool.messages import (
     ProbeFailed,
     ProbeSucceeded,
     ReleaseAttempt,
-    SessionClosed,
     SetLease,
     SetTags,
     SignalAttempt,
@@ -109,10 +108,6 @@ class Performer:
             case CloseSession():
                 found = self._links.pop(command.worker_id, None)
                 if found is not None:
-                    heard_at = found[0].last_contact
-                    if heard_at:
-                        told = SessionClosed(worker_id=command.worker_id, last_contact=heard_at)
-                        self._post(told)
                     # Cut first: what a frozen host holds up must not wait for a thread.
                     found[0].abandon()
                     self._closing.submit(self._guarded, found[0].close)

@@ -16,7 +16,6 @@ from longshore.pool.messages import (
     PoolEvent,
     Probe,
     ReleaseAttempt,
-    SessionClosed,
     SessionLost,
     SetLease,
     SignalAttempt,
@@ -249,8 +248,11 @@ class VirtualSession:
         if not self.alive:
             return
         self.end()
+        now, silent_since = self._around.epoch_now(), self._silent_since
         event = SessionLost(
-            worker_id=self.link.worker_id, last_contact=self._heard_at(), reason=reason
+            worker_id=self.link.worker_id,
+            last_contact=now if silent_since is None else silent_since,
+            reason=reason,
         )
         if self.link.probing:
             self.link.held_back = event
@@ -258,16 +260,6 @@ class VirtualSession:
                 self.link.cut_probe()
         else:
             self._around.post(event)
-
-    def _heard_at(self) -> float:
-        silent_since = self._silent_since
-        return self._around.epoch_now() if silent_since is None else silent_since
-
-    def close(self) -> None:
-        """End here, since the pool wants it no more."""
-        self.end()
-        event = SessionClosed(worker_id=self.link.worker_id, last_contact=self._heard_at())
-        self._around.post(event)
 
     def end(self) -> None:
         """End here; starts without an answer are told as such."""
@@ -328,7 +320,7 @@ class VirtualLinks:
                     del self.links[command.worker_id]
                     link.closed = True
                     if session is not None:
-                        session.close()
+                        session.end()
             case _:
                 assert_never(command)
 

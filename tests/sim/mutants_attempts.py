@@ -6,9 +6,6 @@ from tests.sim.mutants_places import PLACES_MUTANTS
 from tests.sim.mutants_workers import WORKERS_MUTANTS
 from tests.sim.planting import Mutant
 
-ENDS_WITH_ITS_INSTANCE = (
-    "tests/unit/test_kills.py::test_what_is_killed_with_its_instance_ran_until_then"
-)
 LOST_LOGS = (
     "tests/unit/test_log_problem.py"
     "::test_logs_that_are_lost_with_their_instance_are_told_by_name_and_size"
@@ -300,24 +297,6 @@ ENDINGS = (
         where="longshore.dispatcher.engine.engine:Engine._forget_instance",
         old="self.table.unreleased.drop_instance(instance_id)",
         new="",
-    ),
-    Mutant(
-        name="what we end was not heard any more",
-        guard="what is ended with its instance ran until that was heard last, heartbeats too",
-        fault="admins who kill",
-        where="longshore.pool.probing:on_session_closed",
-        old="min(event.last_contact, now)",
-        new="0.0",
-        test=ENDS_WITH_ITS_INSTANCE,
-    ),
-    Mutant(
-        name="what we end runs on in listings",
-        guard="what is ended with its instance ran no longer than until that was asked for",
-        fault="admins who kill",
-        where="longshore.pool.core:_last_seen",
-        old="asked_at or math.inf",
-        new="math.inf",
-        test=ENDS_WITH_ITS_INSTANCE,
     ),
     Mutant(
         name="logs go with their instance untold",

@@ -346,7 +346,7 @@ HOLDS_MUTANTS: tuple[Mutant, ...] = (
         guard="an instance on which no program has run proves nothing, whatever was started there",
         fault="instances that swallow what is started there",
         where="longshore.pool.boot_failures:seen_running",
-        old="if not worker.launched_here:",
+        old="if not worker.launched_here or not attempt.contained:",
         new="if True:",
         test=(
             "tests/unit/test_boot_failures.py"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 
@@ -18,15 +17,11 @@ from longshore.pool.messages import (
     DestroyInstance,
     ListInstances,
     Probe,
-    SessionClosed,
-    SessionLost,
     SetTags,
     StartAttempt,
 )
 from longshore.pool.model import IdleBehavior, PoolSettings
-from longshore.pool.pool_events import AttemptEnd, EndKind
 from tests.rigs.engine import Rig, last_commands
-from tests.rigs.pool import PoolRig
 from tests.samples import make_container, make_type
 
 ROOMY = make_type(2)
@@ -192,46 +187,3 @@ def test_a_kill_of_what_ended_while_no_process_ran_is_not_kept() -> None:
     assert rig.engine.pool.asked_kills == {}
     rig.crash()
     assert rig.engine.pool.asked_kills == {}
-
-
-@pytest.mark.parametrize(
-    ("heard_at", "listed_s", "ended_at", "cost_usd"),
-    [
-        (1039.6, 0, 1039.6, "0.001353"),  # by a heartbeat
-        (1041.0, 0, 1040.0, "0.001367"),  # by one that came on the way
-        (1039.6, 20, 1040.0, "0.001367"),  # shown by listings while it went down
-    ],
-)
-def test_what_is_killed_with_its_instance_ran_until_then(
-    heard_at: float, listed_s: float, ended_at: float, cost_usd: str
-) -> None:
-    """Found by a stranger: it had ended when a probe or a listing was last had, a minute before."""
-    rig = Rig(ROOMY)
-    rig.submit(make_container(1))
-    rig.advance(40)
-    assert (rig.now, rig.attempts["c-1-1"].started_at) == (1040.0, 1000.0)
-    rig.silent.add(DestroyInstance)
-    kill(rig)
-    rig.now += 1.5
-    rig.send(SessionClosed(worker_id="i-001", last_contact=heard_at))
-    rig.advance(listed_s)
-    del rig.cloud["i-001"]
-    rig.advance(60)
-    first = rig.attempts["c-1-1"]
-    assert (first.outcome, first.finished_at) == (AttemptOutcome.LOST, ended_at)
-    assert round(rig.containers["c-1"].cost_usd, 6) == Decimal(cost_usd)
-
-
-def test_what_ends_with_an_instance_that_waits_for_its_residents_ran_until_its_last_word() -> None:
-    rig = PoolRig()
-    worker = rig.boot("i-1")
-    rig.place(worker, "daemon", resident=True)
-    rig.advance(40)
-    rig.behave(worker, IdleBehavior.DRAIN)
-    assert (worker.state.value, worker.link.session_up) == ("shutdown", True)
-    rig.now += 2
-    rig.send(SessionLost(worker_id="i-1", last_contact=rig.now - 1, reason="reset"))
-    rig.cloud.clear()
-    rig.advance(60)
-    (end,) = rig.asked(AttemptEnd)
-    assert (end.kind, end.seen_at) == (EndKind.INSTANCE_GONE, 1041.0)

@@ -13,7 +13,6 @@ import pytest
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from longshore.drivers.interface import Condition, Existence, Found, Power
 from longshore.pool.messages import (
-    CloseSession,
     Created,
     CreateFailed,
     CreateInstance,
@@ -30,7 +29,6 @@ from longshore.pool.messages import (
     Probe,
     ProbeFailed,
     ProbeSucceeded,
-    SessionClosed,
     SessionLost,
     SetLease,
     SetTags,
@@ -384,18 +382,3 @@ def test_listings_show_addresses_with_their_port(rig: Rig) -> None:
     event = rig.outcome()
     assert isinstance(event, Listed)
     assert event.instances[0].address == "10.0.0.1:2222"
-
-
-def test_a_session_that_is_closed_is_told_with_its_last_word(rig: Rig) -> None:
-    """Found by a stranger: what ran there had ended a minute before its instance was killed."""
-    rig.performer.perform(SetLease(worker_id="i-1", suspended=False))
-    link, _ = rig.performer._link("i-1")
-    link._touch()
-    heard_at = rig.performer.last_contact("i-1")
-    assert heard_at > 0
-    for _ in range(2):
-        rig.performer.perform(CloseSession(worker_id="i-1"))
-    assert rig.outcome() == SessionClosed(worker_id="i-1", last_contact=heard_at)
-    rig.performer._link("i-2")
-    rig.performer.perform(CloseSession(worker_id="i-2"))
-    assert rig.posted.empty(), "nobody was there"
