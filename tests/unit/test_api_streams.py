@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.domain.containers import Container
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.rigs.api import ApiRig
 
@@ -319,20 +320,21 @@ async def test_streams_end_soon_when_the_server_stops() -> None:
 
 
 class Looks:
-    """Notes at each look at a log how often its news have been waited for."""
+    """Notes at the beginning of each look at a container how often its news have been waited for.
+
+    A look at its log begins with one at the container.
+    """
 
     def __init__(self, rig: ApiRig, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits, self.begun = 0, 0
         self.begun_at_looks: list[int] = []
-        self._read, self._wait = rig.logs.read, rig.watchers.wait
-        monkeypatch.setattr(rig.logs, "read", self.read)
+        self._container, self._wait = rig.services.containers.container, rig.watchers.wait
+        monkeypatch.setattr(rig.services.containers, "container", self.container)
         monkeypatch.setattr(rig.watchers, "wait", self.wait)
 
-    def read(
-        self, container_id: str, attempt_id: str, stream: str, offset: int, limit: int
-    ) -> bytes:
+    def container(self, container_id: str) -> Coroutine[None, None, Container]:
         self.begun_at_looks.append(self.begun)
-        return self._read(container_id, attempt_id, stream, offset, limit)
+        return self._container(container_id)
 
     async def wait(self, container_id: str, timeout_s: float) -> None:
         self.waits += 1
@@ -355,5 +357,6 @@ async def test_a_follower_waits_for_news_before_it_looks(monkeypatch: pytest.Mon
                 assert await response.content.readexactly(1) == b"%d" % number
             await rig.finish("c-00000001")
             assert await response.read() == b""
-    assert looks.begun_at_looks == list(range(len(looks.begun_at_looks)))
+    # First which attempt it is, then its log.
+    assert looks.begun_at_looks == [number // 2 for number in range(len(looks.begun_at_looks))]
     assert looks.waits == 0
