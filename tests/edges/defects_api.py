@@ -195,7 +195,10 @@ API: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/api/validate/bodies.py",
         old="        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:",
         new="        if not _WHOLE.fullmatch(text):",
-        test=("tests/unit/test_api_containers.py::test_a_wrong_parameter_is_named[limit=0-limit]"),
+        test=(
+            "tests/unit/test_api_containers.py"
+            "::test_a_wrong_parameter_is_named[job=j-1&array_index=100000000-array_index]"
+        ),
     ),
     EdgeDefect(
         name="an_id_may_be_anything",

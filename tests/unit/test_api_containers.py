@@ -275,6 +275,7 @@ async def test_pages_of_large_containers_are_shorter(large: dict[str, Any]) -> N
         ("state=runing", "state"),
         ("limit=0", "limit"),
         ("limit=1001", "limit"),
+        ("job=j-1&array_index=100000000", "array_index"),
         ("limit=x", "limit"),
         ("limit=%D9%A4", "limit"),
         ("limit=1&limit=2", "limit"),
