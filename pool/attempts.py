@@ -123,9 +123,9 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     """The runner will not start it: it never ran.
 
     A refusal for a cause in the request is the user's fault. Any other counts against the instance,
-    and several in a row condemn it. An overloaded instance gets no new work for a while, and
-    further refusals in that time do not count. If it is overloaded with nothing else running, it
-    counts as of no use: the next that is bought may be the same.
+    and after several in a row it counts as broken. An overloaded instance gets no new work for a
+    while, and further refusals in that time do not count. If it is overloaded with nothing else
+    running, it counts as of no use: the next that is bought may be the same.
     """
     attempt = core.attempts.get(event.attempt_id)
     if attempt is None or attempt.start_op != event.op_id:

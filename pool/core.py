@@ -85,8 +85,8 @@ class PoolCore:
 
     Those fields whose names do not say it all, by the groups at the top of the module:
 
-    - `launches` are by token, all else by id. `awaited` are the workers that a claim waits for, and
-      those let run again that no pass has looked at since.
+    - `launches` are by token, all else by id. `claimed_workers` are those that a claim waits
+      for, and those let run again that no pass has looked at since.
     - By instance, and kept for an hour after its worker: `pinned_keys`; `asked_behaviors`, what
       admins asked for, until tags show it; `asked_notes`, what they said of it (notes of a hold are
       kept longer, at most `MOST_NOTES_OF_GONE` of them); `asked_kills`, why they ended it;

@@ -195,7 +195,9 @@ class InstanceService:
         """Return a worker that can be steered; raises as `instance` does, also for a gone one."""
         if instance_id not in self._view.pool.workers:
             view = await self.instance(instance_id)
-            raise NotFound(f"instance {instance_id} is gone: {view.last_error}")
+            # It may have come while the store was read.
+            if view.gone_at:
+                raise NotFound(f"instance {instance_id} is gone: {view.last_error}")
         return self._worker(instance_id)
 
     def _worker(self, instance_id: str, *, is_kept: bool = False) -> Worker:

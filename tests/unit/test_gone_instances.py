@@ -12,6 +12,7 @@ import pytest
 
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.messages import SaveInstance
+from longshore.dispatcher.domain.views import InstanceView
 from longshore.dispatcher.service.contracts import NotFound, Unavailable
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
@@ -143,6 +144,23 @@ def test_all_that_there_are_are_listed_however_many_pages_that_takes(
         assert [each["id"] for each in document["items"]] == [f"i-{n:04d}" for n in range(600)]
         assert document["complete"]
         assert said.err == "longshore: there are more; these are the first 600 by id (--limit)\n"
+
+
+async def test_who_comes_while_the_store_is_asked_is_not_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(make_type(1))
+    with store_in(tmp_path) as store:
+        async with services_over(rig, store, tmp_path) as services:
+            instances, ask = services.instances, services.instances.instance
+
+            async def comes_meanwhile(instance_id: str) -> InstanceView:
+                rig.submit(make_container(1))
+                return await ask(instance_id)
+
+            monkeypatch.setattr(instances, "instance", comes_meanwhile)
+            there = await instances._expect_there("i-001")
+    assert there.id == "i-001"
 
 
 async def test_who_steers_one_that_is_gone_is_told_why_it_went(tmp_path: Path) -> None:
