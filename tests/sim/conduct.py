@@ -245,7 +245,8 @@ class Conduct:
         if reason.startswith(Trigger.DRAINED.value) and worker is not None:
             forged = command.instance_id in self._taken_back and not worker.type.preemptible
             # It may say that it is mended once it is being shut down: what it was is told for good.
-            broken = reason != Trigger.DRAINED.value
+            because = reason.removeprefix(Trigger.DRAINED.value).removeprefix(": ")
+            broken = because != "" and not because.startswith("the cloud takes it back")
             wanted = worker.behavior is IdleBehavior.DRAIN or broken
             other = wanted or is_unrecognised(worker.type)
             expect(not forged or other, "a forged word drains nobody", worker)
