@@ -18,6 +18,8 @@ class HoldEnds:
 
     def __init__(self) -> None:
         self._last: dict[str, int | None] = {}
+        self._asked_until: dict[str, float] = {}
+        """Ends that were asked for: a process may have kept one and crashed before it said so."""
         self._until: dict[str, float] = {}
         self._process: DispatcherProcess | None = None
         self._known_since: dict[str, float] = {}
@@ -26,11 +28,14 @@ class HoldEnds:
         """Note what is asked of an instance: what was asked before may count no more."""
         self._last[event.worker_id] = event.asked
         self._until.pop(event.worker_id, None)
+        self._asked_until.pop(event.worker_id, None)
+        if event.note is not None and event.note.until is not None:
+            self._asked_until[event.worker_id] = event.note.until
 
     def meddled(self, worker_id: str) -> None:
         """Note that somebody has written other tags: what counts is open."""
-        self._last.pop(worker_id, None)
-        self._until.pop(worker_id, None)
+        for each in (self._last, self._until, self._asked_until):
+            each.pop(worker_id, None)
 
     def confirmed(self, event: BehaviorRequested, asked: int) -> None:
         """Note the end of a hold, from when on a restart would know of it."""
@@ -40,7 +45,7 @@ class HoldEnds:
 
     def is_over(self, worker_id: str, now: float) -> bool:
         """Return whether the end of a hold has come."""
-        return now >= self._until.get(worker_id, now + SLACK_S)
+        return now >= self._asked_until.get(worker_id, now + SLACK_S)
 
     def look(self, process: DispatcherProcess) -> None:
         """Look at those whose hold has an end."""
