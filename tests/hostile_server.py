@@ -210,6 +210,12 @@ class HostileServer:
             transport.start_server(server=_Answers(self, transport), event=threading.Event())
             while transport.is_active() and not transport.is_authenticated():
                 transport.join(0.01)
+            if self.kind in ("window", "request"):
+                # What names a channel that is not open yet ends the connection at once, and so
+                # would be no flood. Paramiko closes a channel that nobody holds.
+                opened = None
+                while transport.is_active() and opened is None:
+                    opened = transport.accept(0.1)
             self._flood(transport)
 
     def _flood(self, transport: _Transport) -> None:
