@@ -5,6 +5,8 @@ Stands alone: nothing else needs Alembic.
 
 from __future__ import annotations
 
+from functools import cache
+
 import structlog
 from alembic import command
 from alembic.config import Config
@@ -31,13 +33,11 @@ def migrate(engine: Engine) -> None:
     with engine.connect() as connection:
         config = config_for(connection)
         config.attributes[IN_STEPS] = True
-        script = ScriptDirectory.from_config(config)
         current = MigrationContext.configure(connection).get_current_revision()
-        newest = script.get_current_head()
+        newest, *older = _revisions()
         if current == newest:
             return
-        known = {revision.revision for revision in script.walk_revisions()}
-        if current is not None and current not in known:
+        if current is not None and current not in older:
             raise StoreUnusable(
                 f"the store has schema {current}, but this Longshore knows only up to"
                 f" {newest}: run the newer Longshore that wrote it, or open"
@@ -48,6 +48,15 @@ def migrate(engine: Engine) -> None:
     if current is not None:
         # Told once it is committed; what was made just now has not been migrated.
         _log.info("store migrated", **{"from": current, "to": newest})
+
+
+@cache
+def _revisions() -> tuple[str, ...]:
+    """Return all revisions, the newest first; reading them takes as long as opening a store."""
+    config = Config()
+    config.set_main_option("script_location", SCRIPTS)
+    script = ScriptDirectory.from_config(config)
+    return tuple(each.revision for each in script.walk_revisions())
 
 
 def config_for(connection: Connection) -> Config:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from decimal import Decimal
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,7 +73,7 @@ from longshore.pool.model import (
 from tests.rigs.cloud import CLUSTER, MadeUpCloud
 from tests.rigs.engine import last_commands
 from tests.samples import GIB, lost_on
-from tests.store_values import url_in
+from tests.store_values import empty_store, url_in
 
 EPOCH = 1_700_000_000.0
 SYNC_S = 1.0
@@ -135,7 +135,7 @@ class ApiRig(MadeUpCloud):
         self._writes: set[Future[None]] = set()
         self.directory = Path(tempfile.mkdtemp(prefix="api-rig-"))
         weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
-        shutil.copy(_empty_store(), self.directory)
+        shutil.copy(empty_store(), self.directory)
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[Services]:
@@ -424,11 +424,3 @@ def _call_soon(
     loop: asyncio.AbstractEventLoop, watchers: ContainerNotifier, container_id: str
 ) -> None:
     loop.call_soon_threadsafe(watchers.notify, container_id)
-
-
-@cache
-def _empty_store() -> Path:
-    """Return the file of a store with nothing in it: to make one anew takes half a second."""
-    directory = Path(tempfile.mkdtemp(prefix="empty-store-"))
-    Store.open(url_in(directory)).close()
-    return directory / "longshore.db"

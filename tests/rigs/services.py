@@ -19,7 +19,7 @@ from longshore.dispatcher.store.store import Store
 from longshore.pool.messages import CreateInstance
 from tests.rigs.engine import Rig
 from tests.samples import make_type
-from tests.store_values import url_in
+from tests.store_values import new_store
 
 
 async def handled() -> None:
@@ -38,7 +38,7 @@ def waiting_rig() -> Rig:
 @contextmanager
 def store_in(directory: Path) -> Iterator[Store]:
     """Yield a new store, and close it."""
-    made = Store.open(url_in(directory))
+    made = new_store(directory)
     yield made
     made.close()
 

@@ -39,6 +39,7 @@ from tests.store_values import (
     insert,
     insert_job,
     job,
+    new_store,
     task,
     url_in,
 )
@@ -50,7 +51,7 @@ CANCELLED = ContainerState.CANCELLED
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(url_in(tmp_path))
+    opened = new_store(tmp_path)
     yield opened
     opened.close()
 

@@ -41,6 +41,7 @@ from tests.store_values import (
     insert,
     insert_job,
     job,
+    new_store,
     task,
     url_in,
 )
@@ -71,7 +72,7 @@ DISPATCHED = JobTypeSpec(
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(url_in(tmp_path))
+    opened = new_store(tmp_path)
     yield opened
     opened.close()
 

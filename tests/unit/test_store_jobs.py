@@ -45,6 +45,7 @@ from tests.store_values import (
     insert,
     insert_job,
     job,
+    new_store,
     task,
     url_in,
 )
@@ -65,7 +66,7 @@ SORT, ALIGN = task("sort"), task("align", 3, spec=OTHER_SPEC, max_running=2)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(url_in(tmp_path))
+    opened = new_store(tmp_path)
     yield opened
     opened.close()
 

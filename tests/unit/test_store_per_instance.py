@@ -49,6 +49,7 @@ from tests.store_values import (
     insert_job,
     instance,
     job,
+    new_store,
     task,
     url_in,
 )
@@ -58,7 +59,7 @@ NEXT_SPEC = replace(SPEC, name="newer", command=("true",))
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(url_in(tmp_path))
+    opened = new_store(tmp_path)
     yield opened
     opened.close()
 
