@@ -25,6 +25,8 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.fast_loop import left_out
+
 LEAK_GRACE_S = 5.0
 """How long a thread or process that is on its way out may take after its test; usually 0."""
 
@@ -52,6 +54,14 @@ def pytest_configure() -> None:
     """Let Ctrl-C reach what tests start: a run in the background may have begun with it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests out of the fast loop."""
+    out = left_out(each.nodeid for each in items)
+    if out:
+        config.hook.pytest_deselected(items=[each for each in items if each.nodeid in out])
+        items[:] = [each for each in items if each.nodeid not in out]
 
 
 @pytest.fixture(scope="session")

@@ -140,12 +140,12 @@ def steps_of(kind: str) -> list[Step]:
         return [Step(name=each.stem, command=(sys.executable, str(each))) for each in scripts]
     if kind == "check":
         left_out = [f"--ignore={each}" for each in NOT_IN_THE_FAST_LOOP]
+        fast = ("env", "LONGSHORE_FAST_LOOP=1", f"LONGSHORE_SIM_SEEDS={QUICK_SEEDS}")
         quick = pytest_command("-n2", "-m", "not alone", "tests/unit", "tests/property")
-        few = ("env", f"LONGSHORE_SIM_SEEDS={QUICK_SEEDS}")
-        simulated = (*few, *pytest_command("-n2", *left_out, "tests/sim"))
+        simulated = (*fast, *pytest_command("-n2", *left_out, "tests/sim"))
         return [
             *static_steps(),
-            Step(name="unit and property tests", command=quick),
+            Step(name="unit and property tests", command=(*fast, *quick)),
             Step(name="simulation", command=simulated),
         ]
     return [

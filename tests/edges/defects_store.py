@@ -661,7 +661,7 @@ STORE: Final[tuple[EdgeDefect, ...]] = (
         name="a_newer_store_is_used",
         guard="A store of a newer version is left alone",
         file="dispatcher/store/schema.py",
-        old="        if current is not None and current not in known:",
+        old="        if current is not None and current not in older:",
         new="        if current is not None and current in ():",
         test="tests/unit/test_store_failures.py::test_a_newer_store_is_refused_and_left_alone",
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import fast_loop
 from tools import checks
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,23 @@ def test_the_fast_loop_simulates_but_plants_no_defects_and_makes_no_chaos() -> N
     assert left_out == {"tests/sim/test_chaos.py", "tests/sim/test_mutants.py"}
     assert all(ROOT.joinpath(each).is_file() for each in left_out)
     assert ROOT.joinpath("tests/sim/test_seeds.py").is_file()
+
+
+def test_the_fast_loop_leaves_out_slow_tests_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick = next(each for each in checks.steps_of("check") if "unit" in each.name)
+    assert f"{fast_loop.VARIABLE}=1" in quick.command
+    slow = fast_loop.slow_tests()
+    for each in sorted(slow):
+        file, name, *_ = each.split("::")
+        assert re.search(rf"\b{name}\b", (ROOT / file).read_text()), each
+    known = min(slow)
+    names = [known, f"{known}[x]", "tests/unit/test_checks.py::test_no_such"]
+    monkeypatch.setenv(fast_loop.VARIABLE, "1")
+    assert fast_loop.left_out(names) == {known, f"{known}[x]"}
+    monkeypatch.delenv(fast_loop.VARIABLE)
+    assert fast_loop.left_out(names) == frozenset()
 
 
 def test_everything_is_tested_in_the_end() -> None:
