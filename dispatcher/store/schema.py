@@ -53,15 +53,18 @@ def migrate(engine: Engine) -> None:
 @cache
 def _revisions() -> tuple[str, ...]:
     """Return all revisions, the newest first; reading them takes as long as opening a store."""
+    script = ScriptDirectory.from_config(_config())
+    return tuple(each.revision for each in script.walk_revisions())
+
+
+def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", SCRIPTS)
-    script = ScriptDirectory.from_config(config)
-    return tuple(each.revision for each in script.walk_revisions())
+    return config
 
 
 def config_for(connection: Connection) -> Config:
     """Return Alembic's settings for the store behind an open connection."""
-    config = Config()
-    config.set_main_option("script_location", SCRIPTS)
+    config = _config()
     config.attributes["connection"] = connection
     return config

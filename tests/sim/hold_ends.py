@@ -18,9 +18,9 @@ class HoldEnds:
 
     def __init__(self) -> None:
         self._last: dict[str, int | None] = {}
-        self._asked_until: dict[str, float] = {}
-        """Ends that were asked for: a process may have kept one and crashed before it said so."""
         self._until: dict[str, float] = {}
+        """Ends that were asked for: a process may have kept one and crashed before it said so."""
+        self._confirmed: set[str] = set()
         self._process: DispatcherProcess | None = None
         self._known_since: dict[str, float] = {}
 
@@ -28,24 +28,24 @@ class HoldEnds:
         """Note what is asked of an instance: what was asked before may count no more."""
         self._last[event.worker_id] = event.asked
         self._until.pop(event.worker_id, None)
-        self._asked_until.pop(event.worker_id, None)
+        self._confirmed.discard(event.worker_id)
         if event.note is not None and event.note.until is not None:
-            self._asked_until[event.worker_id] = event.note.until
+            self._until[event.worker_id] = event.note.until
 
     def meddled(self, worker_id: str) -> None:
         """Note that somebody has written other tags: what counts is open."""
-        for each in (self._last, self._until, self._asked_until):
-            each.pop(worker_id, None)
+        self._last.pop(worker_id, None)
+        self._until.pop(worker_id, None)
+        self._confirmed.discard(worker_id)
 
     def confirmed(self, event: BehaviorRequested, asked: int) -> None:
         """Note the end of a hold, from when on a restart would know of it."""
-        latest = self._last.get(event.worker_id) == asked
-        if latest and event.note is not None and event.note.until is not None:
-            self._until[event.worker_id] = event.note.until
+        if event.worker_id in self._until and self._last.get(event.worker_id) == asked:
+            self._confirmed.add(event.worker_id)
 
     def is_over(self, worker_id: str, now: float) -> bool:
         """Return whether the end of a hold has come."""
-        return now >= self._asked_until.get(worker_id, now + SLACK_S)
+        return now >= self._until.get(worker_id, now + SLACK_S)
 
     def look(self, process: DispatcherProcess) -> None:
         """Look at those whose hold has an end."""
@@ -54,7 +54,8 @@ class HoldEnds:
             self._process, self._known_since = process, {}
         known = {id_: w for id_, w in pool.workers.items() if not w.cloud.remembered}
         self._known_since = {id_: self._known_since.get(id_, now) for id_ in known}
-        for worker_id, until in self._until.items():
+        for worker_id in sorted(self._confirmed):
+            until = self._until[worker_id]
             worker = known.get(worker_id)
             if worker is None or worker.state is WorkerState.SHUTDOWN:
                 continue

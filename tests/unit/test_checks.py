@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import fast_loop
-from tools import checks
+from tools import checks, slow_tests
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = ROOT.joinpath("Makefile").read_text()
@@ -61,6 +61,25 @@ def test_the_fast_loop_leaves_out_slow_tests_that_there_are(
     assert fast_loop.left_out(names) == {known, f"{known}[x]"}
     monkeypatch.delenv(fast_loop.VARIABLE)
     assert fast_loop.left_out(names) == frozenset()
+
+
+def test_what_takes_long_is_slow_and_rules_may_take_longer() -> None:
+    report = [
+        "= slowest durations =",
+        "0.20s call     tests/unit/test_x.py::test_often[a]",
+        "0.15s setup    tests/unit/test_x.py::test_often[b]",
+        "0.30s call     tests/unit/test_x.py::test_once",
+        "7.99s call     tests/unit/test_tidy.py::test_rule",
+        "8.01s call     tests/unit/test_tidy.py::test_long_rule",
+        "99.0s call     tests/sim/test_seeds.py::test_seed[7]",
+        "9 passed in 12.00s",
+    ]
+    assert slow_tests.slow_in(report) == [
+        "tests/unit/test_tidy.py::test_long_rule",
+        "tests/unit/test_x.py::test_often",
+    ]
+    assert all((ROOT / each).is_file() for each in (*slow_tests.RULES, slow_tests.SIMULATION))
+    assert not any(each.startswith(slow_tests.SIMULATION) for each in fast_loop.slow_tests())
 
 
 def test_everything_is_tested_in_the_end() -> None:
