@@ -38,6 +38,8 @@ def _powered_off(directory: Path) -> set[str]:
 
 
 def _end(server: DispatcherProcess) -> None:
+    # Before that a server that has just started knows of none.
+    wait_for(lambda: server.call("GET", "/v1/instances")["complete"], "the cloud is listed")
     for instance_id in sorted(server.instances()):
         server.call("POST", f"/v1/instances/{instance_id}/kill", {})
     wait_for(lambda: not server.instances(), "all instances are gone")
