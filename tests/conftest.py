@@ -47,6 +47,9 @@ settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "desk"))
 
+FIRST = ("tests/edges/", "tests/sim/test_chaos.py")
+"""What has the longest tests: planted defects, each with a run of its own, and bad days."""
+
 RequireTool = Callable[[str, str], str]
 
 
@@ -57,11 +60,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests out of the fast loop."""
+    """Leave the slow tests out of the fast loop; let those begin first that take minutes.
+
+    Whatever begins last is run while the other workers have nothing to do any more.
+    """
     out = left_out(each.nodeid for each in items)
     if out:
         config.hook.pytest_deselected(items=[each for each in items if each.nodeid in out])
         items[:] = [each for each in items if each.nodeid not in out]
+    items.sort(key=lambda each: not each.nodeid.startswith(FIRST))
 
 
 @pytest.fixture(scope="session")

@@ -151,10 +151,10 @@ def steps_of(kind: str) -> list[Step]:
     return [
         *static_steps(),
         step_of_tests("tests that run alone", "-m", "alone", may_be_empty=True),
-        # Half of these wait for processes, sessions and timeouts: two cpus serve three of them.
+        # Half of these wait for processes, sessions and timeouts: two cpus serve four of them.
         # Who has run out of tests takes some of the others': without that one is left with the
         # slow ones at the end.
-        step_of_tests("all other tests", "-n3", "--dist=worksteal", "-m", "not alone"),
+        step_of_tests("all other tests", "-n4", "--dist=worksteal", "-m", "not alone"),
     ]
 
 
