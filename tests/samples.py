@@ -14,11 +14,14 @@ from longshore.dispatcher.domain.containers import (
     ContainerSpec,
     Reason,
 )
+from longshore.dispatcher.domain.principals import Door, Principal, Role
 from longshore.dispatcher.domain.vitals import DiskRoom, StoreVitals, Vitals
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.histogram import Histogram
 
 GIB = 2**30
+ME = Principal(user="u", role=Role.ADMIN, door=Door.OPEN)
+"""Who asks services for things."""
 DISK = Vitals(
     store=StoreVitals(
         problem="",

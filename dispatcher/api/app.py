@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
-from longshore.dispatcher.api.render.problems import problems_middleware
+from longshore.dispatcher.api.render.problems import Handler, problems_middleware
+from longshore.dispatcher.api.routes.callers import Access, allows, caller_of, refusal_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
@@ -22,6 +23,7 @@ from longshore.dispatcher.api.validate.bodies import Bodies
 from longshore.dispatcher.api.validate.jobs import JobDecoder
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
+from longshore.dispatcher.service.contracts import Forbidden
 from longshore.dispatcher.service.services import Services
 
 
@@ -76,6 +78,7 @@ def make_app(
             events=services.events,
             health=services.health,
             metrics=services.metrics,
+            project_of=services.containers.project_of,
             gate=subscribers,
             limits=limits,
         ),
@@ -110,10 +113,25 @@ def _mount(app: web.Application, routes: list[Route], version: str) -> None:
 
     app.router.add_get("/openapi.json", openapi)
     for route in routes:
+        handler = _guarded(route)
         if route.method == "GET":
-            app.router.add_get(route.path, route.handler, allow_head=not route.streams)
+            app.router.add_get(route.path, handler, allow_head=not route.streams)
         else:
-            app.router.add_route(route.method, route.path, route.handler)
+            app.router.add_route(route.method, route.path, handler)
+
+
+def _guarded(route: Route) -> Handler:
+    """Return a route's handler, for callers of the roles that it answers."""
+    if route.access is Access.PUBLIC:
+        return route.handler
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        role = caller_of(request).role
+        if not allows(route.access, role):
+            raise Forbidden(refusal_of(route.access, role))
+        return await route.handler(request)
+
+    return guarded
 
 
 def _routes(parts: _Parts) -> list[Route]:

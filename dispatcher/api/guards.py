@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from longshore.dispatcher.api.render.problems import Handler, problem
+from longshore.dispatcher.api.routes.callers import set_caller
+from longshore.dispatcher.domain.principals import ANYBODY
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.*)", re.IGNORECASE)
@@ -50,6 +52,7 @@ async def open_mode_middleware(request: web.Request, handler: Handler) -> web.St
         )
     if request.method in _METHODS_WITH_BODY and (refusal := _refuse_body(request)) is not None:
         return refusal
+    set_caller(request, ANYBODY)
     return await handler(request)
 
 

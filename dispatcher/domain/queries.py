@@ -25,6 +25,8 @@ class ContainerFilter:
     states: tuple[ContainerState, ...] = ()
     user: str = ""
     project: str = ""
+    #: Alternatives beside `project`: what the caller sees; None is any.
+    projects: tuple[str, ...] | None = None
     name: str = ""
     instance_id: str = ""
     job_id: str = ""
@@ -40,6 +42,8 @@ class JobFilter:
     states: tuple[JobState, ...] = ()
     user: str = ""
     project: str = ""
+    #: As in a `ContainerFilter`.
+    projects: tuple[str, ...] | None = None
     name: str = ""
     #: The periodic or parameterised job whose runs they are.
     parent: str = ""

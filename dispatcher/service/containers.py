@@ -15,11 +15,21 @@ from longshore.dispatcher.domain.messages import (
     RequestPriority,
     Submitted,
 )
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import ContainerFilter, Page
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
 from longshore.dispatcher.service.contracts import Conflict, NewContainer, NotFound, Unavailable
+from longshore.dispatcher.service.visibility import (
+    expect_own,
+    expect_projects,
+    expect_visible,
+    seen_projects,
+    shown_container,
+    shown_explanation,
+    shown_reason,
+)
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat, StoreBusy
 from longshore.dispatcher.store.store import Store
@@ -51,16 +61,22 @@ class ContainerService:
         self._unreached = unreached
 
     async def submit(
-        self, items: Sequence[NewContainer], *, user: str, idempotency_key: str, fingerprint: str
+        self,
+        items: Sequence[NewContainer],
+        *,
+        caller: Principal,
+        idempotency_key: str,
+        fingerprint: str,
     ) -> Sequence[Container]:
         """Commit new containers, all or none, then tell the engine.
 
-        Returns the earlier ones on a repeat. Raises `InvalidRequest` when one can never run, or
-        waits for what there is not or what is another project's (paths begin with its "[index]"),
-        `Conflict` when the key was used for something else, `Unavailable` when nothing can be
-        taken now.
+        Returns the earlier ones on a repeat. Raises `InvalidRequest` when one can never run, is
+        for a project that the caller does not see, or waits for what there is not or what is
+        another project's (paths begin with its "[index]"), `Conflict` when the key was used for
+        something else, `Unavailable` when nothing can be taken now.
         """
-        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        expect_projects(((f"[{n}].project", item.project) for n, item in enumerate(items)), caller)
+        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         try:
             return await self._submit(items, key)
         except (Unavailable, InvalidRequest):
@@ -116,26 +132,42 @@ class ContainerService:
     async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:
         """Return what an earlier request made, as it is by now; all of a list in one turn."""
         if len(ids) == 1:
-            return [await self.container(ids[0])]
+            return [await self._stored(ids[0])]
         try:
             return await asyncio.to_thread(self._store.containers_of, ids)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
 
-    async def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
-        """Return one page, newest first, of each the last few attempts.
+    async def containers(
+        self, which: ContainerFilter, *, caller: Principal, cursor: str, limit: int
+    ) -> Page:
+        """Return one page of what a caller sees, newest first, of each the last few attempts.
 
         Raises `InvalidRequest` for a cursor that is not ours.
         """
+        seen = replace(which, projects=seen_projects(caller))
         try:
-            return await asyncio.to_thread(
-                self._store.containers, which, cursor=cursor, limit=limit
-            )
+            page = await asyncio.to_thread(self._store.containers, seen, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
+        items = tuple(shown_container(each, caller, self.project_of) for each in page.items)
+        return replace(page, items=items)
 
-    async def container(self, container_id: str) -> Container:
-        """Return one container with all attempts, as it is committed; raises `NotFound`."""
+    async def container(self, container_id: str, *, caller: Principal) -> Container:
+        """Return one container with all attempts, as it is committed.
+
+        Raises `NotFound`, also for one that the caller does not see.
+        """
+        found = await self._stored(container_id)
+        expect_visible(found, caller)
+        return shown_container(found, caller, self.project_of)
+
+    async def _own(self, container_id: str, caller: Principal) -> None:
+        """Raise `NotFound` or `Forbidden` where a caller may not change a container."""
+        if not caller.is_admin:
+            expect_own(await self._stored(container_id), caller)
+
+    async def _stored(self, container_id: str) -> Container:
         try:
             found = await asyncio.to_thread(self._store.container, container_id)
         except StoreBusy as error:
@@ -144,34 +176,46 @@ class ContainerService:
             raise NotFound(f"there is no container {container_id}")
         return found
 
-    def wait_status(self, container: Container) -> WaitStatus:
+    def project_of(self, thing_id: str) -> str:
+        """Return the project of a container or job that has not ended, "" of any other."""
+        known = self._view.container(thing_id) or self._view.job(thing_id)
+        return known.project if known is not None else ""
+
+    def wait_status(self, container: Container, *, caller: Principal) -> WaitStatus:
         """Return why a container waits, with its position, or what nobody knows of it."""
         found = wait_status(self._view, container)
+        found = replace(found, reason=shown_reason(found.reason, caller, self.project_of))
         if found.doubt or not container.has_open_attempt:
             return found
         unheard = self._unreached(container.attempts[-1].instance_id)
         told = f"{unheard}; until it is, nobody knows how it goes there" if unheard else ""
         return replace(found, doubt=told)
 
-    async def explain(self, container_id: str) -> Explanation:
+    async def explain(self, container_id: str, *, caller: Principal) -> Explanation:
         """Return why a container, as it is committed, is where it is; raises `NotFound`."""
-        return explain(self._view, await self.container(container_id), self._now())
+        container = await self.container(container_id, caller=caller)
+        found = explain(self._view, container, self._now())
+        return shown_explanation(found, caller, self.project_of)
 
-    async def cancel(self, container_id: str) -> Container:
+    async def cancel(self, container_id: str, *, caller: Principal) -> Container:
         """Commit a cancellation, then tell the engine.
 
-        Raises `NotFound`, `Conflict` when it has ended.
+        Raises `NotFound`, `Forbidden` where it is another's, `Conflict` when it has ended.
         """
+        await self._own(container_id, caller)
         change = RequestCancel(container_id=container_id)
         await self._admission.request(change, CancelRequested(container_id=container_id))
-        return await self.container(container_id)
+        return await self._stored(container_id)
 
-    async def set_priority(self, container_id: str, priority: int) -> Container:
+    async def set_priority(
+        self, container_id: str, priority: int, *, caller: Principal
+    ) -> Container:
         """Commit a priority, then tell the engine; raises as `cancel` does."""
+        await self._own(container_id, caller)
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
         with self._admission.reserve_classes(
             self._admission.held_back([container_id]) if priority > 0 else []
         ):
             await self._admission.request(change, event)
-        return await self.container(container_id)
+        return await self._stored(container_id)

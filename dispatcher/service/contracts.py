@@ -14,6 +14,10 @@ class NotFound(Exception):  # noqa: N818 - reads as the answer it becomes
     """There is no such container or instance; the message names it."""
 
 
+class Forbidden(Exception):  # noqa: N818 - reads as the answer it becomes
+    """The caller sees this and may not do it; the message says who may."""
+
+
 class Conflict(Exception):  # noqa: N818 - reads as the answer it becomes
     """The thing is in a state that does not allow this; the message says which and why."""
 

@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.messages import (
     RequestJobPriority,
     RequestJobRevision,
 )
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
 from longshore.dispatcher.engine.fork import AFTER_ALL
 from longshore.dispatcher.engine.runtime import Runtime
@@ -45,6 +46,12 @@ from longshore.dispatcher.service.job_factory import (
     values_of_run,
     why_not_dispatched,
     why_not_revised,
+)
+from longshore.dispatcher.service.visibility import (
+    expect_own,
+    expect_projects,
+    expect_visible,
+    seen_projects,
 )
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import (
@@ -81,19 +88,20 @@ class JobService:
         self._dry_runs = DryRunLimiter()
 
     async def submit(
-        self, new: NewJob, *, user: str, idempotency_key: str, fingerprint: str
+        self, new: NewJob, *, caller: Principal, idempotency_key: str, fingerprint: str
     ) -> Job:
         """Commit a new job with its containers, then tell the engine.
 
-        Returns the earlier one on a repeat. Raises `InvalidRequest` when one of its tasks can never
-        run, or waits for what there is not, or what is another project's (paths begin with
-        "tasks[index]"); `Conflict` when the key was used for something else, `Unavailable` when it
-        cannot be taken now.
+        Returns the earlier one on a repeat. Raises `InvalidRequest` when it is for a project that
+        the caller does not see, when one of its tasks can never run, or waits for what there is
+        not, or what is another project's (paths begin with "tasks[index]"); `Conflict` when the
+        key was used for something else, `Unavailable` when it cannot be taken now.
         """
-        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
+        expect_projects([("project", new.project)], caller)
+        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         try:
             self._refuse_impossible(new.tasks)
-            return await self._take_in(self._made(new, user), key)
+            return await self._take_in(self._made(new, caller.user), key)
         except (Unavailable, InvalidRequest) as refusal:
             return await self._made_before(key, refusal)
 
@@ -118,7 +126,7 @@ class JobService:
         made = await self._admission.made_before(key, self._now(), is_job=True)
         if not made:
             raise refusal
-        return await self.job(made[0])
+        return await self._stored(made[0])
 
     async def note_launch(self, template: Job, at: float) -> None:
         """Commit that a periodic job has a run for a time of its schedule, then tell the engine.
@@ -135,18 +143,19 @@ class JobService:
         job_id: str,
         parameters: Mapping[str, str],
         *,
-        user: str,
+        caller: Principal,
         idempotency_key: str,
         fingerprint: str,
     ) -> Job:
         """Commit a run of a parameterised job with these parameters, then tell the engine.
 
-        Returns the earlier one on a repeat. Raises `NotFound`; `Conflict` for a job that is not
-        parameterised, has ended or is held, or when the key was used for something else;
-        `InvalidRequest` for parameters that are missing or unknown; else as `submit`.
+        Returns the earlier one on a repeat. Raises `NotFound`; `Forbidden` for another's job;
+        `Conflict` for one that is not parameterised, has ended or is held, or when the key was used
+        for something else; `InvalidRequest` for parameters that are missing or unknown; else as
+        `submit`.
         """
-        key = IdempotencyKey(user=user, key=idempotency_key, fingerprint=fingerprint)
-        template = await self.job(job_id)
+        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
+        template = await self._own(job_id, caller)
         try:
             return await self._dispatch(template, parameters, key)
         except (Unavailable, InvalidRequest, Conflict) as refusal:
@@ -160,20 +169,21 @@ class JobService:
         values = values_of_run(template, parameters)
         return await self._run_of(template, environment_of(values), key)
 
-    async def plan(self, new: NewJob, *, job_id: str, user: str) -> JobPlan:
+    async def plan(self, new: NewJob, *, job_id: str, caller: Principal) -> JobPlan:
         """Return what a job would come to, or with `job_id` that job's next revision.
 
         Changes nothing. Raises as `submit` or `revise` does.
         """
         self._admission.expect_kinds(task.spec for task in new.tasks)
         if job_id:
-            revised = self._revised(await self.job(job_id), new)
+            revised = self._revised(await self._own(job_id, caller), new)
             return await self._dry_runs.plan(
                 lambda: planning(self._runtime.fork, revised, self._now(), ended={}, revises=True)
             )
+        expect_projects([("project", new.project)], caller)
         self._refuse_impossible(new.tasks)
         # Neither an id nor a number is used up: nothing remains of a plan.
-        job = new_job(new, job_id=JOB_ID, sequence=AFTER_ALL, user=user, now=self._now())
+        job = new_job(new, job_id=JOB_ID, sequence=AFTER_ALL, user=caller.user, now=self._now())
         self._expect_room(job)
         one_each = tuple(
             container_in(job, task, 0, container_id=JOB_ID, sequence=AFTER_ALL)
@@ -223,7 +233,7 @@ class JobService:
                     queued=not job.type.has_own_scheduler,
                 )
         except IdempotentRepeat as repeat:
-            return await self.job(repeat.container_ids[0])
+            return await self._stored(repeat.container_ids[0])
         except IdempotencyConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return job
@@ -263,14 +273,15 @@ class JobService:
 
     # ---- the next revision -----------------------------------------------------------------------
 
-    async def revise(self, job_id: str, new: NewJob) -> Job:
+    async def revise(self, job_id: str, new: NewJob, *, caller: Principal) -> Job:
         """Commit the next revision of a system or sysbatch job, then tell the engine.
 
-        Where nothing of it changes it stays at its revision. Raises `NotFound`; `Conflict` for a
+        Where nothing of it changes it stays at its revision. Raises `NotFound`, `Forbidden` for
+        another's; `Conflict` for a
         job that has ended or is of another type, and when somebody else was first;
         `InvalidRequest` as `submit` does, and for what stays as it is; `Unavailable`.
         """
-        job = await self.job(job_id)
+        job = await self._own(job_id, caller)
         revised = self._revised(job, new)
         if revised is job:
             return job
@@ -279,7 +290,7 @@ class JobService:
             await self._admission.request(RequestJobRevision(job=revised), JobRevised(job=revised))
         except RevisionConflict as conflict:
             raise Conflict(str(conflict)) from conflict
-        return await self.job(job_id)
+        return await self._stored(job_id)
 
     def _revised(self, job: Job, new: NewJob) -> Job:
         """Return a job at its next revision; raises `Conflict` and `InvalidRequest`."""
@@ -292,18 +303,38 @@ class JobService:
 
     # ---- looking ---------------------------------------------------------------------------
 
-    async def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
-        """Return one page, newest first; raises `InvalidRequest` for a cursor that is not ours."""
+    async def jobs(
+        self, which: JobFilter, *, caller: Principal, cursor: str, limit: int
+    ) -> JobPage:
+        """Return one page of what a caller sees, newest first.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        seen = replace(which, projects=seen_projects(caller))
         try:
-            page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
+            page = await asyncio.to_thread(self._store.jobs, seen, cursor=cursor, limit=limit)
             if any(map(self._has_ended_since, page.items)):
-                page = await asyncio.to_thread(self._store.jobs, which, cursor=cursor, limit=limit)
+                page = await asyncio.to_thread(self._store.jobs, seen, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
         return replace(page, items=tuple(self._as_of_today(job) for job in page.items))
 
-    async def job(self, job_id: str) -> Job:
-        """Return one job as it is committed, with today's counts; raises `NotFound`."""
+    async def job(self, job_id: str, *, caller: Principal) -> Job:
+        """Return one job as it is committed, with today's counts.
+
+        Raises `NotFound`, also for one that the caller does not see.
+        """
+        found = await self._stored(job_id)
+        expect_visible(found, caller)
+        return found
+
+    async def _own(self, job_id: str, caller: Principal) -> Job:
+        """Return a job that a caller may change; raises `NotFound`, `Forbidden`."""
+        found = await self._stored(job_id)
+        expect_own(found, caller)
+        return found
+
+    async def _stored(self, job_id: str) -> Job:
         try:
             found = await asyncio.to_thread(self._store.job, job_id)
             if found is not None and self._has_ended_since(found):
@@ -352,29 +383,32 @@ class JobService:
 
     # ---- steering ----------------------------------------------------------------------------
 
-    async def cancel(self, job_id: str) -> Job:
+    async def cancel(self, job_id: str, *, caller: Principal) -> Job:
         """Commit a job's cancellation, then tell the engine.
 
-        Raises `NotFound`, `Conflict` when it has ended.
+        Raises `NotFound`, `Forbidden` for another's, `Conflict` when it has ended.
         """
+        await self._own(job_id, caller)
         change = RequestJobCancel(job_id=job_id)
         await self._admission.request(change, JobCancelRequested(job_id=job_id))
-        return await self.job(job_id)
+        return await self._stored(job_id)
 
-    async def set_priority(self, job_id: str, priority: int) -> Job:
+    async def set_priority(self, job_id: str, priority: int, *, caller: Principal) -> Job:
         """Commit the priority of all of a job, then tell the engine; raises as `cancel` does."""
+        await self._own(job_id, caller)
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
         with self._admission.reserve_classes(self._held_back(job_id) if priority > 0 else []):
             await self._admission.request(change, event)
-        return await self.job(job_id)
+        return await self._stored(job_id)
 
-    async def hold(self, job_id: str, *, held: bool) -> Job:
+    async def hold(self, job_id: str, *, held: bool, caller: Principal) -> Job:
         """Commit whether a job starts anything new, then tell the engine; raises as `cancel`."""
+        await self._own(job_id, caller)
         change = RequestJobHold(job_id=job_id, held=held)
         with self._admission.reserve_classes([] if held else self._held_back(job_id)):
             await self._admission.request(change, JobHoldRequested(job_id=job_id, held=held))
-        return await self.job(job_id)
+        return await self._stored(job_id)
 
     def _held_back(self, job_id: str) -> list[Container]:
         return self._admission.held_back(self._view.containers_of(job_id))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.service.containers import ContainerService
@@ -34,13 +35,13 @@ class LogService:
         self._unreached = unreached
 
     async def read(
-        self, container_id: str, *, stream: str, offset: int, limit: int
+        self, container_id: str, *, caller: Principal, stream: str, offset: int, limit: int
     ) -> tuple[bytes, bool]:
         """Return bytes of the last attempt's stream from `offset`, and whether nothing can follow.
 
         Nothing can once the container has ended and no more of its log comes. Raises `NotFound`.
         """
-        container = await self._containers.container(container_id)
+        container = await self._containers.container(container_id, caller=caller)
         if not container.attempts:
             return b"", container.state.final
         attempt = container.attempts[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, Table, func, select
@@ -14,6 +15,7 @@ from longshore.dispatcher.store.tables import attempts, containers, jobs
 from longshore.drivers.errors import InvalidRequest
 
 _State = TypeVar("_State", ContainerState, JobState)
+_Filter = TypeVar("_Filter", ContainerFilter, JobFilter)
 _WITH_A_PLACE = (ContainerState.LOCKED, ContainerState.RUNNING)
 
 
@@ -24,6 +26,10 @@ def container_queries(which: ContainerFilter) -> list[Select[int]]:
     """
     if not which.job_id and (which.task or which.array_index is not None):
         raise InvalidRequest([("job", "must be given too, where a task or an array index is")])
+    return [query for each in _by_project(which) for query in _container_queries(each)]
+
+
+def _container_queries(which: ContainerFilter) -> list[Select[int]]:
     if which.instance_id:
         return [_on_instance(which)]
     if which.job_id:
@@ -34,6 +40,22 @@ def container_queries(which: ContainerFilter) -> list[Select[int]]:
 
 def job_queries(which: JobFilter) -> list[Select[int]]:
     """Return queries that together cover `which`."""
+    return [query for each in _by_project(which) for query in _job_queries(each)]
+
+
+def _by_project(which: _Filter) -> list[_Filter]:
+    """Return filters that together are `which`, each for one project or any: () for none.
+
+    Of alternatives no index is in the order of a page; of one project there is.
+    """
+    if which.projects is None:
+        return [which]
+    wanted = which.projects if not which.project else (which.project,)
+    seen = [each for each in wanted if each in which.projects]
+    return [replace(which, project=each, projects=None) for each in seen]
+
+
+def _job_queries(which: JobFilter) -> list[Select[int]]:
     wanted = _named(jobs, which.user, which.project, which.name)
     if which.parent or which.own:
         wanted[jobs.c.parent] = which.parent

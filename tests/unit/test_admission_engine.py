@@ -15,7 +15,7 @@ from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 from tests.job_samples import make_task
 from tests.rigs.services import runtime_over, services_with, store_in, waiting_rig
-from tests.samples import make_container
+from tests.samples import ME, make_container
 
 SET = "cannot be run: engine.name of the configuration is"
 LEAVE = "leave the image out, or have engine.name set to podman, docker or auto"
@@ -38,7 +38,7 @@ async def submit(services: Services, *images: str) -> None:
         NewContainer(spec=make_container(1, image=image).spec, priority=500, project="p")
         for image in images
     ]
-    await services.containers.submit(items, user="u", idempotency_key="", fingerprint="")
+    await services.containers.submit(items, caller=ME, idempotency_key="", fingerprint="")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_what_the_engine_of_the_configuration_never_runs_is_refused(
         project="p",
     )
     with pytest.raises(InvalidRequest) as refused:
-        await services.jobs.submit(job, user="u", idempotency_key="", fingerprint="")
+        await services.jobs.submit(job, caller=ME, idempotency_key="", fingerprint="")
     assert refused.value.problems == [("tasks[0].image", why)]
 
 

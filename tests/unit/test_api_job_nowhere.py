@@ -20,6 +20,7 @@ from tests.api_server import connected
 from tests.job_samples import make_task
 from tests.rigs.engine import Rig
 from tests.rigs.services import handled, services_over, store_in
+from tests.samples import ME
 from tests.store_values import url_in
 
 RESTLESS = 5
@@ -85,8 +86,8 @@ async def test_the_engine_tells_it_of_jobs_that_are_to_be_somewhere(tmp_path: Pa
                 type=JobType.SYSBATCH,
                 terms=terms,
             )
-            job = await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="f")
-            reason = services.jobs.why_waiting(await services.jobs.job(job.id))
+            job = await services.jobs.submit(new, caller=ME, idempotency_key="", fingerprint="f")
+            reason = services.jobs.why_waiting(await services.jobs.job(job.id, caller=ME))
             codes.append(reason.code if reason is not None else None)
     store.close()
     assert codes == ["no_instances", None], "runs of the second are jobs of their own"
@@ -111,7 +112,7 @@ async def _expect_overlaps_told(services: Services) -> None:
             tasks=(make_task(""),),
             terms=JobTypeSpec(schedule=schedule),
         )
-        job = await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="f")
+        job = await services.jobs.submit(new, caller=ME, idempotency_key="", fingerprint="f")
         assert services.jobs.why_waiting(job) is None
         key = IdempotencyKey(user="u")
         run = await services.jobs.run_of(job, env={}, idempotency_key=key)

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.principals import Principal
 from tests.api_server import MINIMAL, Client, connected, serving
 from tests.rigs.api import ApiRig
 
@@ -332,9 +333,11 @@ class Looks:
         monkeypatch.setattr(rig.services.containers, "container", self.container)
         monkeypatch.setattr(rig.watchers, "wait", self.wait)
 
-    def container(self, container_id: str) -> Coroutine[None, None, Container]:
+    def container(
+        self, container_id: str, *, caller: Principal
+    ) -> Coroutine[None, None, Container]:
         self.begun_at_looks.append(self.begun)
-        return self._container(container_id)
+        return self._container(container_id, caller=caller)
 
     async def wait(self, container_id: str, timeout_s: float) -> None:
         self.waits += 1

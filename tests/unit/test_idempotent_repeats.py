@@ -13,7 +13,7 @@ from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.service.contracts import NewContainer, Unavailable
 from longshore.drivers.errors import InvalidRequest
 from tests.rigs.services import services_over, store_in, waiting_rig
-from tests.samples import make_container
+from tests.samples import ME, make_container
 
 
 async def test_who_was_taken_in_is_answered_though_the_queue_is_full(tmp_path: Path) -> None:
@@ -24,9 +24,10 @@ async def test_who_was_taken_in_is_answered_though_the_queue_is_full(tmp_path: P
         async with services_over(rig, store, tmp_path, limits=limits) as services:
 
             async def submit(key: str, fingerprint: str = "f", number: int = 2) -> list[str]:
-                given = {"user": "ann", "idempotency_key": key, "fingerprint": fingerprint}
+                given = {"idempotency_key": key, "fingerprint": fingerprint}
                 return [
-                    each.id for each in await services.containers.submit([new] * number, **given)
+                    each.id
+                    for each in await services.containers.submit([new] * number, **given, caller=ME)
                 ]
 
             made = await submit("k")
@@ -52,8 +53,8 @@ async def test_a_repeated_list_is_read_in_a_few_questions(tmp_path: Path, number
         async with services_over(rig, store, tmp_path) as services:
 
             async def submit() -> list[Container]:
-                given = {"user": "ann", "idempotency_key": "k", "fingerprint": "f"}
-                return list(await services.containers.submit(items, **given))
+                given = {"idempotency_key": "k", "fingerprint": "f"}
+                return list(await services.containers.submit(items, **given, caller=ME))
 
             made = await submit()
             event.listen(Engine, "before_cursor_execute", note)

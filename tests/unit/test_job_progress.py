@@ -18,6 +18,7 @@ from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from tests.job_samples import make_task
 from tests.rigs.services import runtime_over, services_with, store_in, waiting_rig
+from tests.samples import ME
 
 SIZE = 20
 JOB = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(size=SIZE),))
@@ -62,8 +63,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def looked_at(services: Services, job_id: str) -> list[tuple[JobState, int, int]]:
     """Return what a look at the job, and at the listing, tells: its state, ended, and all."""
-    page = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
-    seen: list[Job] = [await services.jobs.job(job_id), *page.items]
+    page = await services.jobs.jobs(JobFilter(), cursor="", limit=10, caller=ME)
+    seen: list[Job] = [await services.jobs.job(job_id, caller=ME), *page.items]
     return [(each.state, each.tally.ended, each.tally.total) for each in seen]
 
 
@@ -74,11 +75,11 @@ async def test_counts_stand_while_the_end_is_not_committed(tmp_path: Path) -> No
         runtime = runtime_over(rig, store, write=slow.write)
         running = asyncio.create_task(runtime.run())
         services = services_with(runtime, rig, store, tmp_path)
-        job = await services.jobs.submit(JOB, user="u", idempotency_key="", fingerprint="")
+        job = await services.jobs.submit(JOB, caller=ME, idempotency_key="", fingerprint="")
         await settled()
         assert await looked_at(services, job.id) == [(JobState.PENDING, 0, SIZE)] * 2
         slow.holds = True
-        await services.jobs.cancel(job.id)
+        await services.jobs.cancel(job.id, caller=ME)
         await settled()
         await until(lambda: runtime.ending(job.id) is not None)
         assert await looked_at(services, job.id) == [(JobState.PENDING, SIZE, SIZE)] * 2
@@ -98,16 +99,16 @@ async def test_who_read_just_before_the_end_was_committed_reads_again(
         runtime = runtime_over(rig, store)
         running = asyncio.create_task(runtime.run())
         services = services_with(runtime, rig, store, tmp_path)
-        job = await services.jobs.submit(JOB, user="u", idempotency_key="", fingerprint="")
+        job = await services.jobs.submit(JOB, caller=ME, idempotency_key="", fingerprint="")
         await settled()
         before = store.job(job.id)
-        await services.jobs.cancel(job.id)
+        await services.jobs.cancel(job.id, caller=ME)
         jobs = runtime.view
         await until(lambda: not jobs.job(job.id) and not runtime.ending(job.id))
         read = store.job
         answers = iter([before])
         monkeypatch.setattr(store, "job", lambda job_id: next(answers, None) or read(job_id))
-        seen = await services.jobs.job(job.id)
+        seen = await services.jobs.job(job.id, caller=ME)
         assert (seen.state, seen.tally.ended) == (JobState.CANCELLED, SIZE)
         runtime.stop()
         await running

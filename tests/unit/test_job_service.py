@@ -34,7 +34,7 @@ from longshore.drivers.errors import InvalidRequest
 from tests.job_samples import make_task
 from tests.rigs.engine import Rig
 from tests.rigs.services import handled, services_over, store_in, waiting_rig
-from tests.samples import make_type
+from tests.samples import ME, make_type
 from tests.state_digest import digest_of
 
 PER_INSTANCE = JobTypeSpec(per_instance=PerInstanceTerms())
@@ -78,19 +78,19 @@ SYSTEM = wanted(JobType.SYSTEM, PER_INSTANCE)
 
 
 async def submit(services: Services, new: NewJob, key: str = "") -> Job:
-    return await services.jobs.submit(new, user="u", idempotency_key=key, fingerprint="f")
+    return await services.jobs.submit(new, caller=ME, idempotency_key=key, fingerprint="f")
 
 
 async def dispatch(
     services: Services, job: Job, key: str = "", fingerprint: str = "", **given: str
 ) -> Job:
     return await services.jobs.dispatch(
-        job.id, given, user="u", idempotency_key=key, fingerprint=fingerprint
+        job.id, given, caller=ME, idempotency_key=key, fingerprint=fingerprint
     )
 
 
 async def total(services: Services) -> int:
-    page = await services.containers.containers(ContainerFilter(), cursor="", limit=100)
+    page = await services.containers.containers(ContainerFilter(), cursor="", limit=100, caller=ME)
     return len(page.items)
 
 
@@ -112,7 +112,7 @@ async def test_who_gets_containers_later_is_committed_without_any(
     rig.now = 1000.0
     made = await submit(services, new)
     assert made.tally == Tally()
-    assert (await services.jobs.job(made.id)) == made
+    assert (await services.jobs.job(made.id, caller=ME)) == made
     assert await total(services) == 0
     assert [task.size for task in made.tasks] == [task.size for task in new.tasks]
     terms = made.terms.per_instance
@@ -134,12 +134,12 @@ async def test_an_elastic_job_s_containers_are_no_kinds_that_wait_in_the_queue(
         await submit(services, wanted(JobType.BATCH, JobTypeSpec(), *tasks))
     # Nor are they when they are released, or get a priority again.
     for priority in (0, 300):
-        assert (await services.jobs.set_priority(made.id, priority)).priority == priority
+        assert (await services.jobs.set_priority(made.id, priority, caller=ME)).priority == priority
     for held in (True, False):
-        assert (await services.jobs.hold(made.id, held=held)).held is held
-    page = await services.containers.containers(ContainerFilter(), cursor="", limit=10)
+        assert (await services.jobs.hold(made.id, held=held, caller=ME)).held is held
+    page = await services.containers.containers(ContainerFilter(), cursor="", limit=10, caller=ME)
     for one in page.items:
-        assert (await services.containers.set_priority(one.id, 900)).priority == 900
+        assert (await services.containers.set_priority(one.id, 900, caller=ME)).priority == 900
 
 
 async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
@@ -152,9 +152,9 @@ async def test_jobs_that_last_are_bounded_though_they_have_no_containers(
         with pytest.raises(Unavailable, match=r"^there are 2 system, sysbatch, periodic and"):
             await submit(services, new)
     await submit(services, wanted(JobType.BATCH, JobTypeSpec()))
-    await services.jobs.cancel(last.id)
+    await services.jobs.cancel(last.id, caller=ME)
     for _ in range(3000):
-        if (await services.jobs.job(last.id)).state.final:
+        if (await services.jobs.job(last.id, caller=ME)).state.final:
             break
         await asyncio.sleep(0.01)
     await submit(services, SYSTEM)
@@ -178,8 +178,10 @@ async def test_what_passes_look_at_one_by_one_is_bounded_also_while_it_is_being_
             await submit(services, news[-1])
     # Whose runs are to come is looked at by no pass, and nobody who is refused counts.
     await submit(services, nightly)
-    first = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
-    await services.jobs.cancel(next(j.id for j in first.items if j.type is JobType.ELASTIC))
+    first = await services.jobs.jobs(JobFilter(), cursor="", limit=10, caller=ME)
+    await services.jobs.cancel(
+        next(j.id for j in first.items if j.type is JobType.ELASTIC), caller=ME
+    )
     for _ in range(3000):
         if services.jobs._view.elastic_containers == 2:
             break
@@ -196,7 +198,9 @@ async def test_what_can_never_run_is_refused_in_templates_and_revisions_too(
         await submit(services, wanted(JobType.BATCH, NIGHTLY, make_task(), huge))
     assert [path for path, _ in error.value.problems] == ["tasks[1].resources"]
     with pytest.raises(InvalidRequest) as error:
-        await services.jobs.revise(job.id, replace(SYSTEM, tasks=(replace(huge, size=0),)))
+        await services.jobs.revise(
+            job.id, replace(SYSTEM, tasks=(replace(huge, size=0),)), caller=ME
+        )
     assert [path for path, _ in error.value.problems] == ["tasks[0].resources"]
     with pytest.raises(InvalidRequest) as error:
         await submit(
@@ -213,14 +217,14 @@ async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
 ) -> None:
     job = await submit(services, SYSTEM)
     rig.now = 60.0
-    assert await services.jobs.revise(job.id, SYSTEM) == job
+    assert await services.jobs.revise(job.id, SYSTEM, caller=ME) == job
     newer = wanted(
         JobType.SYSTEM,
         JobTypeSpec(per_instance=PerInstanceTerms(on_paused=True)),
         replace(make_task(cpus=2), size=0),
         priority=900,
     )
-    revised = await services.jobs.revise(job.id, newer)
+    revised = await services.jobs.revise(job.id, newer, caller=ME)
     assert revised.terms.per_instance == PerInstanceTerms(
         revision=2, revised_at=60.0, on_paused=True
     )
@@ -232,7 +236,7 @@ async def test_a_revision_is_committed_once_and_the_engine_hears_of_it(
     assert live is not None
     assert live.terms == revised.terms
     rig.now = 90.0
-    assert await services.jobs.revise(job.id, newer) == revised
+    assert await services.jobs.revise(job.id, newer, caller=ME) == revised
 
 
 async def test_of_two_at_once_one_is_first(
@@ -240,12 +244,12 @@ async def test_of_two_at_once_one_is_first(
 ) -> None:
     job = await submit(services, SYSTEM)
     seen_before = store.job(job.id)
-    first = await services.jobs.revise(job.id, replace(SYSTEM, priority=700))
+    first = await services.jobs.revise(job.id, replace(SYSTEM, priority=700), caller=ME)
     with monkeypatch.context() as late:
         late.setattr(store, "job", lambda _id: seen_before)
         with pytest.raises(Conflict, match="somebody else was first"):
-            await services.jobs.revise(job.id, replace(SYSTEM, priority=800))
-    assert await services.jobs.job(job.id) == first
+            await services.jobs.revise(job.id, replace(SYSTEM, priority=800), caller=ME)
+    assert await services.jobs.job(job.id, caller=ME) == first
     assert first.terms.per_instance is not None
     assert first.terms.per_instance.revision == 2
 
@@ -254,11 +258,13 @@ async def test_who_is_not_there_or_another_project_s_is_not_revised(
     services: Services,
 ) -> None:
     with pytest.raises(NotFound, match="there is no job j-9"):
-        await services.jobs.revise("j-9", SYSTEM)
+        await services.jobs.revise("j-9", SYSTEM, caller=ME)
     job = await submit(services, SYSTEM)
     with pytest.raises(InvalidRequest) as error:
         await services.jobs.revise(
-            job.id, replace(SYSTEM, project="q", tasks=(replace(make_task("x"), size=0),))
+            job.id,
+            replace(SYSTEM, project="q", tasks=(replace(make_task("x"), size=0),)),
+            caller=ME,
         )
     assert error.value.problems == [
         ("project", 'is "p" and stays so: leave it out'),
@@ -292,7 +298,7 @@ async def test_a_run_has_what_its_template_has_and_the_parameters(
     assert (run.parent, run.terms, run.priority) == (template.id, JobTypeSpec(), 700)
     assert (run.name, run.labels, run.tally) == ("n", (("a", "b"),), Tally(queued=3))
     assert rig.engine.table.jobs.runs_of(template.id) == [run.id]
-    page = await services.jobs.jobs(JobFilter(parent=template.id), cursor="", limit=10)
+    page = await services.jobs.jobs(JobFilter(parent=template.id), cursor="", limit=10, caller=ME)
     assert [one.id for one in page.items] == [run.id]
 
 
@@ -331,7 +337,7 @@ async def test_who_was_taken_in_is_answered_though_there_is_no_room_any_more(
     assert again.id == job.id
     with pytest.raises(Unavailable, match=r"the queue is full \(10 containers\)"):
         await dispatch(services, template, "k", "another", input="x")
-    await services.jobs.cancel(template.id)
+    await services.jobs.cancel(template.id, caller=ME)
     with pytest.raises(Conflict):
         await dispatch(services, template, "new", input="x")
     assert (await dispatch(services, template, "k", input="x")).id == run.id
@@ -377,14 +383,14 @@ async def test_a_repeated_dispatch_makes_one_run(services: Services) -> None:
 async def test_who_has_ended_or_is_held_is_not_run(services: Services) -> None:
     template = await submit(services, wanted(JobType.BATCH, BY_INPUT))
     run = await dispatch(services, template, input="x")
-    await services.jobs.hold(template.id, held=True)
+    await services.jobs.hold(template.id, held=True, caller=ME)
     with pytest.raises(Conflict, match="is held: release it first"):
         await dispatch(services, template, input="x")
-    await services.jobs.hold(template.id, held=False)
-    await services.jobs.cancel(template.id)
+    await services.jobs.hold(template.id, held=False, caller=ME)
+    await services.jobs.cancel(template.id, caller=ME)
     with pytest.raises(Conflict, match=r"is being cancelled|has ended: it is cancelled"):
         await dispatch(services, template, input="x")
-    assert (await services.jobs.job(run.id)).state is JobState.PENDING
+    assert (await services.jobs.job(run.id, caller=ME)).state is JobState.PENDING
     with pytest.raises(Conflict, match="is not parameterized"):
         await dispatch(services, await submit(services, wanted(JobType.BATCH, NIGHTLY)))
 
@@ -396,20 +402,22 @@ async def test_a_plan_tells_what_would_be_created_and_commits_nothing(
     services: Services, rig: Rig
 ) -> None:
     new = wanted(JobType.BATCH, JobTypeSpec(), make_task(cpus=8, size=2))
-    plan = await services.jobs.plan(new, job_id="", user="u")
+    plan = await services.jobs.plan(new, job_id="", caller=ME)
     assert [(each.type_name, each.number) for each in plan.creates] == [("t8", 2)]
     assert plan.least_usd_per_hour == plan.most_usd_per_hour == Decimal("1.968")
-    page = await services.jobs.jobs(JobFilter(), cursor="", limit=10)
+    page = await services.jobs.jobs(JobFilter(), cursor="", limit=10, caller=ME)
     assert (page.items, await total(services), len(rig.engine.table.jobs)) == ((), 0, 0)
 
 
 async def test_a_plan_uses_up_no_id_and_no_number(services: Services, rig: Rig) -> None:
     new = wanted(JobType.BATCH, JobTypeSpec(), make_task(cpus=8, size=2))
     before = (digest_of(rig.engine), repr(rig._numbers))
-    await services.jobs.plan(new, job_id="", user="u")
+    await services.jobs.plan(new, job_id="", caller=ME)
     assert (digest_of(rig.engine), repr(rig._numbers)) == before
     job = await submit(services, new)
-    page = await services.containers.containers(ContainerFilter(job_id=job.id), cursor="", limit=10)
+    page = await services.containers.containers(
+        ContainerFilter(job_id=job.id), cursor="", limit=10, caller=ME
+    )
     assert (job.id, job.sequence) == ("j-0", 1)
     assert sorted((each.id, each.sequence) for each in page.items) == [("c-1", 1), ("c-2", 2)]
 
@@ -424,7 +432,7 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
         (wanted(JobType.BATCH, JobTypeSpec(), task), InvalidRequest, "there is no j-9/a"),
     ):
         before = digest_of(rig.engine)
-        for ask in (services.jobs.plan(new, job_id="", user="u"), submit(services, new)):
+        for ask in (services.jobs.plan(new, job_id="", caller=ME), submit(services, new)):
             with pytest.raises(error, match=why):
                 await ask
         await handled()
@@ -437,20 +445,20 @@ async def test_what_has_ended_by_now_holds_nobody_up_in_a_plan(
     job = await submit(services, wanted(JobType.BATCH, JobTypeSpec(), make_task("a")))
     task = make_task("b", after=(Dependency(of=f"{job.id}/a", on=DependencyOn.END),))
     new = wanted(JobType.BATCH, JobTypeSpec(), task)
-    plan = await services.jobs.plan(new, job_id="", user="u")
+    plan = await services.jobs.plan(new, job_id="", caller=ME)
     assert (plan.counts.place, plan.counts.later) == (0, 1)
-    await services.jobs.cancel(job.id)
+    await services.jobs.cancel(job.id, caller=ME)
     async with asyncio.timeout(10):
         # The look at the store is made on another thread, while the engine goes on.
-        while (await services.jobs.job(job.id)).state is not JobState.CANCELLED:
+        while (await services.jobs.job(job.id, caller=ME)).state is not JobState.CANCELLED:
             pass
-    plan = await services.jobs.plan(new, job_id="", user="u")
+    plan = await services.jobs.plan(new, job_id="", caller=ME)
     assert (plan.counts.place, plan.counts.later) == (1, 0)
 
 
 async def test_a_plan_of_a_periodic_job_is_of_one_run(services: Services) -> None:
     plan = await services.jobs.plan(
-        wanted(JobType.BATCH, NIGHTLY, make_task(size=3)), job_id="", user="u"
+        wanted(JobType.BATCH, NIGHTLY, make_task(size=3)), job_id="", caller=ME
     )
     assert plan.counts.place == 3
 
@@ -458,14 +466,14 @@ async def test_a_plan_of_a_periodic_job_is_of_one_run(services: Services) -> Non
 async def test_a_plan_of_an_update_is_of_the_job_that_there_is(services: Services) -> None:
     job = await submit(services, SYSTEM)
     newer = replace(SYSTEM, tasks=(replace(make_task(cpus=2), size=0),))
-    plan = await services.jobs.plan(newer, job_id=job.id, user="u")
+    plan = await services.jobs.plan(newer, job_id=job.id, caller=ME)
     assert plan.creates == ()
-    assert await services.jobs.job(job.id) == job
+    assert await services.jobs.job(job.id, caller=ME) == job
     with pytest.raises(Conflict, match="is of type system, not sysbatch"):
-        await services.jobs.plan(wanted(JobType.SYSBATCH, PER_INSTANCE), job_id=job.id, user="u")
+        await services.jobs.plan(wanted(JobType.SYSBATCH, PER_INSTANCE), job_id=job.id, caller=ME)
     with pytest.raises(NotFound):
-        await services.jobs.plan(newer, job_id="j-9", user="u")
+        await services.jobs.plan(newer, job_id="j-9", caller=ME)
     huge = replace(SYSTEM, tasks=(replace(make_task(cpus=9), size=0),))
     for job_id in ("", job.id):
         with pytest.raises(InvalidRequest):
-            await services.jobs.plan(huge, job_id=job_id, user="u")
+            await services.jobs.plan(huge, job_id=job_id, caller=ME)

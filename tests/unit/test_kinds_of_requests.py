@@ -17,7 +17,7 @@ from longshore.drivers.errors import InvalidRequest
 from tests.job_samples import make_task
 from tests.rigs.engine import Rig
 from tests.rigs.services import runtime_over, services_with, store_in, waiting_rig
-from tests.samples import make_container
+from tests.samples import ME, make_container
 
 MOST = 2
 
@@ -44,7 +44,7 @@ async def submit(services: Services, *kinds: int) -> None:
         NewContainer(spec=make_container(1, cpus=kind).spec, priority=500, project="p")
         for kind in kinds
     ]
-    await services.containers.submit(items, user="u", idempotency_key="", fingerprint="")
+    await services.containers.submit(items, caller=ME, idempotency_key="", fingerprint="")
 
 
 async def test_a_list_of_too_many_kinds_is_refused(services: Services) -> None:
@@ -71,16 +71,16 @@ async def test_who_is_held_back_by_the_priority_comes_back_only_where_there_is_r
     held = [make_container(number, cpus=number - 10, priority=0) for number in (11, 12, 13)]
     rig.submit(*waiting, *held)
     with pytest.raises(Unavailable, match="kinds of requests"):
-        await services.containers.set_priority("c-13", 500)
+        await services.containers.set_priority("c-13", 500, caller=ME)
     # As far as the store, which does not know those of the rig.
     for container_id, priority in (("c-13", 0), ("c-11", 500), ("c-1", 600)):
         with pytest.raises(NotFound):
-            await services.containers.set_priority(container_id, priority)
+            await services.containers.set_priority(container_id, priority, caller=ME)
 
 
 async def test_no_plan_is_made_of_more_kinds_than_may_wait(services: Services) -> None:
     tasks = tuple(make_task(str(number), cpus=cpus) for number, cpus in enumerate((1, 2, 1, 3)))
     new = NewJob(name="n", priority=500, project="p", labels=(), tasks=tasks[:3])
-    assert (await services.jobs.plan(new, job_id="", user="u")).counts.place == 3
+    assert (await services.jobs.plan(new, job_id="", caller=ME)).counts.place == 3
     with pytest.raises(InvalidRequest, match="has 3 kinds of requests, and 2 may be in the queue"):
-        await services.jobs.plan(replace(new, tasks=tasks), job_id="", user="u")
+        await services.jobs.plan(replace(new, tasks=tasks), job_id="", caller=ME)

@@ -15,7 +15,7 @@ from longshore.pool.messages import AttemptExited, Probe, SessionLost
 from longshore.pool.model import AttemptExit, ExitKind
 from tests.rigs.engine import Rig
 from tests.rigs.services import runtime_over, services_with, store_in
-from tests.samples import make_container, make_type
+from tests.samples import ME, make_container, make_type
 from tests.small_disk import small_disk
 
 
@@ -46,7 +46,9 @@ async def test_nothing_keeps_the_log_of_what_waits_or_runs_well(
     assert services.logs.problem(container) == ""
     rig.submit(container)
     assert problem(rig, services) == ""
-    assert services.containers.wait_status(rig.engine.table.containers["c-1"]).doubt == ""
+    assert (
+        services.containers.wait_status(rig.engine.table.containers["c-1"], caller=ME).doubt == ""
+    )
 
 
 async def test_an_instance_without_a_session_is_what_one_waits_for(
@@ -58,7 +60,7 @@ async def test_an_instance_without_a_session_is_what_one_waits_for(
     rig.advance(20)
     unheard = "instance i-001 is not reached, last heard 20 s ago (session: reset)"
     assert problem(rig, services).startswith(unheard)
-    doubt = services.containers.wait_status(rig.engine.table.containers["c-1"]).doubt
+    doubt = services.containers.wait_status(rig.engine.table.containers["c-1"], caller=ME).doubt
     assert doubt == f"{unheard}; until it is, nobody knows how it goes there"
 
 

@@ -22,6 +22,7 @@ from tests.job_samples import make_task
 from tests.rigs.engine import Rig
 from tests.rigs.periodic import at, turns
 from tests.rigs.services import services_over, store_in, waiting_rig
+from tests.samples import ME
 
 TEN, ELEVEN = at("2026-01-01 10:00"), at("2026-01-01 11:00")
 
@@ -56,13 +57,15 @@ async def submit(services: Services, *, overlap: Overlap = Overlap.ALLOW) -> Job
         tasks=(replace(task, spec=replace(task.spec, env=(("MINE", "1"),))),),
         terms=JobTypeSpec(schedule=Schedule(cron=("0 * * * *",), overlap=overlap)),
     )
-    return await services.jobs.submit(new, user="u", idempotency_key="", fingerprint="")
+    return await services.jobs.submit(new, caller=ME, idempotency_key="", fingerprint="")
 
 
 async def runs_of(services: Services, template: Job) -> list[Job]:
     """Return the runs of a job, newest first."""
     return list(
-        (await services.jobs.jobs(JobFilter(parent=template.id), cursor="", limit=100)).items
+        (
+            await services.jobs.jobs(JobFilter(parent=template.id), cursor="", limit=100, caller=ME)
+        ).items
     )
 
 
@@ -84,7 +87,13 @@ async def test_for_one_time_there_is_one_run_however_often_it_is_asked_for(
         expected = (("LONGSHORE_PERIODIC_TIME", named), ("MINE", "1"))
         assert recovered[run.id].tasks[0].spec.env == expected
     assert (
-        len((await services.containers.containers(ContainerFilter(), cursor="", limit=9)).items)
+        len(
+            (
+                await services.containers.containers(
+                    ContainerFilter(), cursor="", limit=9, caller=ME
+                )
+            ).items
+        )
         == 2
     )
     await runs.make(template, ELEVEN + 3600)
@@ -97,7 +106,7 @@ async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
 ) -> None:
     template = await submit(services)
     await runs_by(services).note(template, TEN)
-    assert (await services.jobs.job(template.id)).launched_for == TEN
+    assert (await services.jobs.job(template.id, caller=ME)).launched_for == TEN
     await turns()
     known = rig.engine.table.jobs.job(template.id)
     assert known is not None
@@ -106,10 +115,10 @@ async def test_what_was_launched_is_known_to_the_store_and_to_the_engine(
 
 async def test_a_launch_of_who_has_ended_is_not_noted(services: Services) -> None:
     template = await submit(services)
-    await services.jobs.cancel(template.id)
+    await services.jobs.cancel(template.id, caller=ME)
     with pytest.raises(Conflict):
         await runs_by(services).note(template, TEN)
-    assert (await services.jobs.job(template.id)).launched_for is None
+    assert (await services.jobs.job(template.id, caller=ME)).launched_for is None
 
 
 @pytest.mark.parametrize(("overlap", "launched"), [(Overlap.ALLOW, 2), (Overlap.FORBID, 1)])

@@ -27,7 +27,7 @@ from tests.cli_server import await_true
 from tests.job_samples import make_task
 from tests.rigs.engine import Rig
 from tests.rigs.services import services_over, store_in, waiting_rig
-from tests.samples import make_container
+from tests.samples import ME, make_container
 from tests.store_values import container, insert
 
 
@@ -104,7 +104,7 @@ async def services(rig: Rig, store: Store, tmp_path: Path) -> AsyncIterator[Serv
 
 async def submit(services: Services, key: str = "") -> str:
     items = [NewContainer(spec=make_container(1).spec, priority=500, project="p")]
-    made = await services.containers.submit(items, user="u", idempotency_key=key, fingerprint="f")
+    made = await services.containers.submit(items, caller=ME, idempotency_key=key, fingerprint="f")
     return made[0].id
 
 
@@ -173,16 +173,16 @@ async def test_jobs_and_changes_say_it_too(services: Services, store: Store, dis
     job = NewJob(name="n", priority=500, project="p", labels=(), tasks=(make_task(),))
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="look for it before you send it again"):
-            await services.jobs.submit(job, user="u", idempotency_key="", fingerprint="f")
+            await services.jobs.submit(job, caller=ME, idempotency_key="", fingerprint="f")
         stall.end()
         await asyncio.to_thread(
             await_true, lambda: store.jobs(JobFilter(), cursor="", limit=9).items != ()
         )
     with stalled(disk) as stall:
         with pytest.raises(InDoubt, match="ask again, or look; asking twice does no harm"):
-            await services.containers.cancel(known)
+            await services.containers.cancel(known, caller=ME)
         stall.end()
-        assert (await services.containers.cancel(known)).cancel_requested
+        assert (await services.containers.cancel(known, caller=ME)).cancel_requested
 
 
 async def test_it_is_a_503_of_a_type_of_its_own(services: Services, disk: Disk) -> None:

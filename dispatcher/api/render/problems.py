@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
 import structlog
@@ -17,7 +17,13 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.schemas.containers import FieldProblem, ProblemDetails
-from longshore.dispatcher.service.contracts import Conflict, InDoubt, NotFound, Unavailable
+from longshore.dispatcher.service.contracts import (
+    Conflict,
+    Forbidden,
+    InDoubt,
+    NotFound,
+    Unavailable,
+)
 from longshore.drivers.errors import InvalidRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,6 +31,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RETRY_AFTER_S = 2
 IN_DOUBT = "Outcome Unknown"
 """The title of the 503 that does not mean that nothing was done."""
+
+_STATUSES: Mapping[type[Exception], int] = {NotFound: 404, Forbidden: 403, Conflict: 409}
 
 _faults = itertools.count(1)
 _log = structlog.get_logger(__name__)
@@ -65,8 +73,8 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
             count = len(error.problems)
             noun = "one problem" if count == 1 else f"{count} problems"
             return problem(400, f"The request has {noun}.", errors=error.problems)
-        case NotFound() | Conflict():
-            return problem(404 if isinstance(error, NotFound) else 409, str(error))
+        case NotFound() | Forbidden() | Conflict():
+            return problem(_STATUSES[type(error)], str(error))
         case Unavailable():
             title = IN_DOUBT if isinstance(error, InDoubt) else ""
             later = {"Retry-After": str(RETRY_AFTER_S)}

@@ -15,6 +15,7 @@ from longshore.dispatcher.api.render.containers import (
     container_bytes,
 )
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
+from longshore.dispatcher.api.routes.callers import caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas import containers as wire
 from longshore.dispatcher.api.schemas.containers import (
@@ -32,6 +33,7 @@ from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.input.quantities import JOB_CONTAINERS_MAX
@@ -39,7 +41,6 @@ from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
 from longshore.drivers.errors import InvalidRequest
 
-ANONYMOUS = "anonymous"
 LIST_PARAMETERS = (
     *("state", "user", "project", "name", "instance"),
     *("job", "task", "array_index", "limit", "cursor"),
@@ -70,12 +71,13 @@ class ContainerRoutes:
 
     async def submit(self, request: web.Request) -> web.Response:
         """Take one container or a list of them, all or nothing."""
-        key = idempotency_key(request)
-        submission = await self._bodies.decoded(request, self._decoder.decode)
+        key, caller = idempotency_key(request), caller_of(request)
+        decode = partial(self._decoder.decode, project=caller.default_project)
+        submission = await self._bodies.decoded(request, decode)
         try:
             made = await self._containers.submit(
                 submission.items,
-                user=ANONYMOUS,
+                caller=caller,
                 idempotency_key=key,
                 fingerprint=submission.fingerprint,
             )
@@ -103,10 +105,11 @@ class ContainerRoutes:
             array_index=_array_index(query),
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        page = await self._page(which, cursor=query.text("cursor"), limit=limit)
+        caller = caller_of(request)
+        page = await self._page(which, caller, cursor=query.text("cursor"), limit=limit)
         standings = {}
         for number, one in enumerate(page.items):
-            standings[one.id] = self._standing(one)
+            standings[one.id] = self._standing(one, caller)
             if number % _FEW == 0:
                 # Positions are counted among all classes: others get their turn in between.
                 await asyncio.sleep(0)
@@ -114,37 +117,47 @@ class ContainerRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one container, with why its log does not come."""
-        container = await self._containers.container(path_id(request, "container"))
-        problem = self._logs.problem(container)
-        return json_response(
-            container_answer(container, self._standing(container), log_problem=problem or None)
-        )
+        caller = caller_of(request)
+        container = await self._containers.container(path_id(request, "container"), caller=caller)
+        standing, problem = self._standing(container, caller), self._logs.problem(container)
+        return json_response(container_answer(container, standing, log_problem=problem or None))
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a container's priority."""
         container_id = path_id(request, "container")
         wanted = await self._bodies.decoded(request, partial(decode_one, PriorityRequest))
-        return self._answer(await self._containers.set_priority(container_id, wanted.priority))
+        caller = caller_of(request)
+        changed = await self._containers.set_priority(container_id, wanted.priority, caller=caller)
+        return self._answer(changed, caller)
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Ask for a container to be cancelled."""
         container_id = path_id(request, "container")
         await self._bodies.decoded(request, partial(decode_one, CancelRequest))
-        return self._answer(await self._containers.cancel(container_id), status=202)
+        caller = caller_of(request)
+        cancelled = await self._containers.cancel(container_id, caller=caller)
+        return self._answer(cancelled, caller, status=202)
 
-    async def _page(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
-        page = await self._containers.containers(which, cursor=cursor, limit=limit)
+    async def _page(
+        self, which: ContainerFilter, caller: Principal, *, cursor: str, limit: int
+    ) -> Page:
+        listed = partial(self._containers.containers, which, caller=caller, cursor=cursor)
+        page = await listed(limit=limit)
         fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
         if fitting < len(page.items):
-            page = await self._containers.containers(which, cursor=cursor, limit=fitting)
+            page = await listed(limit=fitting)
         return page
 
-    def _answer(self, container: Container, *, status: int = 200) -> web.Response:
-        answer = container_answer(container, self._standing(container))
+    def _answer(
+        self, container: Container, caller: Principal, *, status: int = 200
+    ) -> web.Response:
+        answer = container_answer(container, self._standing(container, caller))
         return json_response(answer, status=status)
 
-    def _standing(self, container: Container) -> WaitStatus:
-        return NO_STANDING if container.state.final else self._containers.wait_status(container)
+    def _standing(self, container: Container, caller: Principal) -> WaitStatus:
+        if container.state.final:
+            return NO_STANDING
+        return self._containers.wait_status(container, caller=caller)
 
 
 async def _list_response(

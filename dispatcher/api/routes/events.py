@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -17,8 +18,10 @@ from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.schemas.containers import EventAnswer
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.views import ServerEvent
 from longshore.dispatcher.service.events import Broker
+from longshore.dispatcher.service.visibility import ProjectOf, shown_sentence
 from longshore.drivers.errors import InvalidRequest
 
 _EVENT_ID = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})")
@@ -42,13 +45,17 @@ class EventEncoder:
         known = self._encoded.get(event.number)
         if known is not None:
             return known
-        answer = EventAnswer(number=event.number, kind=event.kind, id=event.id, data=event.data)
-        made = self._framed(event.kind, encode(answer), event.number)
+        made = self.anew(event)
         if len(made) <= _BATCH_BYTES // _BATCH_EVENTS * 4:
             self._encoded[event.number] = made
             if len(self._encoded) > _BATCH_EVENTS:
                 self._encoded.popitem(last=False)
         return made
+
+    def anew(self, event: ServerEvent) -> bytes:
+        """Return an event as it is sent to one subscriber alone."""
+        answer = EventAnswer(number=event.number, kind=event.kind, id=event.id, data=event.data)
+        return self._framed(event.kind, encode(answer), event.number)
 
     def message(self, kind: str, what: str, *, number: int | None = None) -> bytes:
         """Return an event about the stream itself; `number` becomes the client's last id."""
@@ -73,8 +80,12 @@ class EventStream:
         limits: ApiLimits,
         encoder: EventEncoder,
         *,
+        caller: Principal,
+        project_of: ProjectOf,
         last_event_id: str,
     ) -> None:
+        self._caller = caller
+        self._project_of = project_of
         self._events = events
         self._gate = gate
         self._limits = limits
@@ -159,10 +170,21 @@ class EventStream:
             if event.number > self._seen + 1:
                 batch += self._encoder.message("gap", _GAP)
             self._seen = event.number
-            batch += self._encoder.encoded(event)
+            batch += self._encoded(event)
             if self._queue.empty() or len(batch) > _BATCH_BYTES:
                 return bytes(batch)
             event = self._queue.get_nowait()
+
+    def _encoded(self, event: ServerEvent) -> bytes:
+        """Return an event as this subscriber gets it, nothing of what it does not see."""
+        if self._caller.is_admin:
+            return self._encoder.encoded(event)
+        if not self._caller.sees(str(event.data.get("project", ""))):
+            return b""
+        shown = _without_others(event.data, self._caller, self._project_of)
+        if shown is event.data:
+            return self._encoder.encoded(event)
+        return self._encoder.anew(replace(event, data=shown))
 
     async def _say_ended(self, send: Send) -> bool:
         newest = self._events.last_number
@@ -173,6 +195,23 @@ class EventStream:
             what = "The server is stopping: reconnect with the last id that you received."
             await send(self._encoder.message("stopped", what))
         return True
+
+
+def _without_others(
+    data: dict[str, object], caller: Principal, project_of: ProjectOf
+) -> dict[str, object]:
+    """Return an event's data without the id of a container that a caller does not see."""
+    waits = data.get("waiting_for")
+    behind = waits.get("behind") if isinstance(waits, dict) else None
+    if not isinstance(waits, dict) or not behind or caller.sees(project_of(str(behind))):
+        return data
+    message = shown_sentence(str(waits["message"]), caller, project_of)
+    waiting = shown_sentence(str(data.get("waiting") or ""), caller, project_of) or None
+    return {
+        **data,
+        "waiting": waiting,
+        "waiting_for": {**waits, "message": message, "behind": None},
+    }
 
 
 async def _close(events: AsyncIterator[ServerEvent]) -> None:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.explain import explanation_answer
 from longshore.dispatcher.api.render.values import json_response
+from longshore.dispatcher.api.routes.callers import caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
@@ -25,7 +26,9 @@ class ExplainRoute:
     async def show(self, request: web.Request) -> web.Response:
         """Answer why a container is where it is."""
         QueryString(request, ())
-        found = await self._containers.explain(path_id(request, "container"))
+        found = await self._containers.explain(
+            path_id(request, "container"), caller=caller_of(request)
+        )
         return json_response(explanation_answer(found))
 
 

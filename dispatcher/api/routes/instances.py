@@ -14,7 +14,7 @@ from longshore.dispatcher.api.render.instances import (
     stray_list,
 )
 from longshore.dispatcher.api.render.values import json_response
-from longshore.dispatcher.api.routes.containers import ANONYMOUS
+from longshore.dispatcher.api.routes.callers import Access, caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas import instances as instance_wire
 from longshore.dispatcher.api.schemas.instances import (
@@ -101,7 +101,7 @@ class InstanceRoutes:
         until = self._checked_end(wanted)
         behavior = IdleBehavior(wanted.idle_behavior)
         view = await self._instances.set_idle_behavior(
-            instance_id, behavior, reason=wanted.reason, user=ANONYMOUS, until=until
+            instance_id, behavior, reason=wanted.reason, user=caller_of(request).user, until=until
         )
         return json_response(instance_answer(view))
 
@@ -140,6 +140,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path="/v1/instances",
             handler=instances.list,
             summary="List instances, by id; with gone=true those that are gone, the last first",
+            access=Access.ADMINS,
             answer=(instance_wire.InstanceList,),
             parameters=INSTANCE_LIST_PARAMETERS,
         ),
@@ -148,6 +149,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path=instance,
             handler=instances.show,
             summary="Show one instance, gone or not",
+            access=Access.ADMINS,
             answer=(instance_wire.InstanceAnswer,),
         ),
         Route(
@@ -155,6 +157,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path=f"{instance}/idle-behavior",
             handler=instances.set_idle_behavior,
             summary="Let an instance run, hold it or drain it",
+            access=Access.ADMINS,
             request=(instance_wire.IdleBehaviorRequest,),
             answer=(instance_wire.InstanceAnswer,),
         ),
@@ -163,6 +166,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path=f"{instance}/kill",
             handler=instances.kill,
             summary="Destroy an instance now, whatever runs on it",
+            access=Access.ADMINS,
             request=(instance_wire.KillRequest,),
             answer=(instance_wire.InstanceAnswer,),
             status=202,
@@ -172,6 +176,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path="/v1/strays",
             handler=instances.strays,
             summary="List what another store has started, and is kept",
+            access=Access.ADMINS,
             answer=(instance_wire.StrayList,),
             parameters=PAGE_PARAMETERS,
         ),
@@ -180,6 +185,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path=f"{instance}/strays",
             handler=instances.decide_strays,
             summary="End what is kept on an instance, or leave it to its own end",
+            access=Access.ADMINS,
             request=(instance_wire.StraysRequest,),
             answer=(instance_wire.StrayList,),
             status=202,
@@ -189,6 +195,7 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             path="/v1/leaks",
             handler=instances.leaks,
             summary="List what is billed and not wanted",
+            access=Access.ADMINS,
             answer=(instance_wire.LeakList,),
             parameters=PAGE_PARAMETERS,
         ),

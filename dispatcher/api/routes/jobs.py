@@ -11,7 +11,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.jobs import job_answer, job_bytes, plan_answer
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
-from longshore.dispatcher.api.routes.containers import ANONYMOUS
+from longshore.dispatcher.api.routes.callers import caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas import containers
 from longshore.dispatcher.api.schemas import jobs as job_wire
@@ -29,6 +29,7 @@ from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.submissions import fingerprint
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
 from longshore.dispatcher.service.jobs import JobService
 from longshore.drivers.errors import InvalidRequest
@@ -59,11 +60,11 @@ class JobRoutes:
 
     async def submit(self, request: web.Request) -> web.Response:
         """Take a job with all of its containers, or nothing of it."""
-        key = idempotency_key(request)
-        submission = await self._bodies.decoded(request, self._decoder.decode)
+        key, caller = idempotency_key(request), caller_of(request)
+        submission = await self._bodies.decoded(request, self._new(caller))
         made = await self._jobs.submit(
             submission.job,
-            user=ANONYMOUS,
+            caller=caller,
             idempotency_key=key,
             fingerprint=submission.fingerprint,
         )
@@ -87,7 +88,8 @@ class JobRoutes:
             own=own == "true",
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        page = await self._page(which, cursor=query.text("cursor"), limit=limit)
+        caller = caller_of(request)
+        page = await self._page(which, caller, cursor=query.text("cursor"), limit=limit)
 
         # Not in a thread: it is the engine that knows.
         told = [(one, self._jobs.trouble(one)) for one in page.items]
@@ -101,7 +103,7 @@ class JobRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
-        job = await self._jobs.job(path_id(request, "job"))
+        job = await self._jobs.job(path_id(request, "job"), caller=caller_of(request))
         waits, trouble = self._jobs.why_waiting(job), self._jobs.trouble(job)
         return await _answer(job, now=self._now(), waits=waits, trouble=trouble)
 
@@ -109,40 +111,44 @@ class JobRoutes:
         """Change a job's priority, hold it, or release it."""
         job_id = path_id(request, "job")
         wanted = await self._bodies.decoded(request, partial(decode_one, JobChangeRequest))
-        changed: Job | None = None
+        changed, caller = None, caller_of(request)
         # Nothing may start in between that shall not: held first, or released last.
         if wanted.held:
-            changed = await self._jobs.hold(job_id, held=True)
+            changed = await self._jobs.hold(job_id, held=True, caller=caller)
         if wanted.priority is not None:
-            changed = await self._jobs.set_priority(job_id, wanted.priority)
+            changed = await self._jobs.set_priority(job_id, wanted.priority, caller=caller)
         if wanted.held is False:
-            changed = await self._jobs.hold(job_id, held=False)
+            changed = await self._jobs.hold(job_id, held=False, caller=caller)
         if changed is None:
             raise InvalidRequest([("", "changes nothing: give priority, held, or both")])
         return await _answer(changed)
 
     async def revise(self, request: web.Request) -> web.Response:
         """Make a system or sysbatch job what the body says: its next revision."""
-        job_id = path_id(request, "job")
+        job_id, caller = path_id(request, "job"), caller_of(request)
         submission = await self._revision(request, job_id)
-        return await _answer(await self._jobs.revise(job_id, submission.job))
+        return await _answer(await self._jobs.revise(job_id, submission.job, caller=caller))
 
     async def plan(self, request: web.Request) -> web.Response:
         """Answer what a job would come to, or its update, and change nothing."""
-        job_id = QueryString(request, ("job",)).text("job")
+        job_id, caller = QueryString(request, ("job",)).text("job"), caller_of(request)
         if job_id:
             submission = await self._revision(request, job_id)
         else:
-            submission = await self._bodies.decoded(request, self._decoder.decode)
-        plan = await self._jobs.plan(submission.job, job_id=job_id, user=ANONYMOUS)
+            submission = await self._bodies.decoded(request, self._new(caller))
+        plan = await self._jobs.plan(submission.job, job_id=job_id, caller=caller)
         schedule = submission.job.terms.schedule
         return json_response(plan_answer(plan, schedule, self._now()))
 
     async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
         """Return the job of a body that names no other project than the job's own."""
         # Nobody need read a body for a job that there is not.
-        project = (await self._jobs.job(job_id)).project
+        project = (await self._jobs.job(job_id, caller=caller_of(request))).project
         return await self._bodies.decoded(request, partial(self._decoder.decode, project=project))
+
+    def _new(self, caller: Principal) -> Callable[[bytes], JobSubmission]:
+        """Return what decodes a job of a caller's."""
+        return partial(self._decoder.decode, project=caller.default_project)
 
     async def dispatch(self, request: web.Request) -> web.Response:
         """Run a parameterised job with the parameters of the body."""
@@ -151,7 +157,7 @@ class JobRoutes:
         made = await self._jobs.dispatch(
             job_id,
             wanted.parameters,
-            user=ANONYMOUS,
+            caller=caller_of(request),
             idempotency_key=key,
             fingerprint=fingerprint(["dispatch", job_id, wanted.parameters]),
         )
@@ -162,13 +168,17 @@ class JobRoutes:
         """Ask for all of a job to be cancelled."""
         job_id = path_id(request, "job")
         await self._bodies.decoded(request, partial(decode_one, CancelRequest))
-        return await _answer(await self._jobs.cancel(job_id), status=202)
+        caller = caller_of(request)
+        return await _answer(await self._jobs.cancel(job_id, caller=caller), status=202)
 
-    async def _page(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
-        page = await self._jobs.jobs(which, cursor=cursor, limit=limit)
+    async def _page(
+        self, which: JobFilter, caller: Principal, *, cursor: str, limit: int
+    ) -> JobPage:
+        listed = partial(self._jobs.jobs, which, caller=caller, cursor=cursor)
+        page = await listed(limit=limit)
         fitting = how_many_fit(map(job_bytes, page.items), self._limits.page_bytes)
         if fitting < len(page.items):
-            page = await self._jobs.jobs(which, cursor=cursor, limit=fitting)
+            page = await listed(limit=fitting)
         return page
 
 

@@ -6,12 +6,14 @@ import asyncio
 
 from aiohttp import web
 
+from longshore.dispatcher.api.routes.callers import caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
 
@@ -34,11 +36,13 @@ class LogStream:
         gate: StreamGate,
         limits: ApiLimits,
         *,
+        caller: Principal,
         container_id: str,
         stream: str,
         offset: int,
         follow: bool,
     ) -> None:
+        self._caller = caller
         self._containers = containers
         self._logs = logs
         self._gate = gate
@@ -98,6 +102,7 @@ class LogStream:
     async def _read(self) -> tuple[bytes, bool]:
         data, complete = await self._logs.read(
             self._container_id,
+            caller=self._caller,
             stream=self._stream,
             offset=self._offset,
             limit=self._limits.log_chunk_bytes,
@@ -106,7 +111,7 @@ class LogStream:
         return data, complete
 
     async def _note_attempt(self) -> Container:
-        container = await self._containers.container(self._container_id)
+        container = await self._containers.container(self._container_id, caller=self._caller)
         last = container.attempts[-1].id if container.attempts else None
         if last != self._attempt_id and self._attempt_id is not None:
             self._offset = 0
@@ -143,6 +148,7 @@ class LogRoutes:
             self._logs,
             self._gate,
             self._limits,
+            caller=caller_of(request),
             container_id=path_id(request, "container"),
             stream=query.choice("stream", "stdout", ("stdout", "stderr")),
             offset=query.whole("offset", 0, low=0, high=_OFFSET_MAX),

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.render.problems import Handler
+from longshore.dispatcher.api.routes.callers import Access
 from longshore.dispatcher.api.schemas.containers import ProblemDetails
 from longshore.dispatcher.input.quantities import (
     CPUS_MAX,
@@ -70,6 +71,8 @@ class Route:
     headers: tuple[str, ...] = ()
     #: Whether its answers go on; HEAD is not asked for these.
     streams: bool = False
+    #: Whom it answers.
+    access: Access = Access.MEMBERS
 
 
 def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.health import health_answer, ready_answer
 from longshore.dispatcher.api.render.values import json_response
+from longshore.dispatcher.api.routes.callers import Access, caller_of
 from longshore.dispatcher.api.routes.events import EventEncoder, EventStream
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate
@@ -18,6 +19,7 @@ from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.visibility import ProjectOf
 
 
 class ServerRoutes:
@@ -29,12 +31,14 @@ class ServerRoutes:
         events: Broker,
         health: HealthService,
         metrics: Callable[[], bytes],
+        project_of: ProjectOf,
         gate: StreamGate,
         limits: ApiLimits,
     ) -> None:
         self._events = events
         self._health = health
         self._metrics = metrics
+        self._project_of = project_of
         self._gate = gate
         self._limits = limits
         self._encoder: EventEncoder | None = None
@@ -47,6 +51,8 @@ class ServerRoutes:
             self._gate,
             self._limits,
             self._shared_encoder(),
+            caller=caller_of(request),
+            project_of=self._project_of,
             last_event_id=request.headers.get("Last-Event-ID", ""),
         )
         with self._gate.admit():
@@ -103,6 +109,7 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             path="/health/live",
             handler=server.live,
             summary="Tell that the process answers",
+            access=Access.PUBLIC,
             answer=(LiveAnswer,),
         ),
         Route(
@@ -110,6 +117,7 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             path="/health/ready",
             handler=server.ready,
             summary="Tell whether requests can be served, and what is wrong",
+            access=Access.PUBLIC,
             answer=(ReadyAnswer,),
             also=(503,),
         ),
@@ -118,6 +126,7 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             path="/v1/health",
             handler=server.health,
             summary="Tell how the server is doing: what is wrong, since when, and its disks",
+            access=Access.MONITORING,
             answer=(HealthAnswer,),
         ),
         Route(
@@ -125,6 +134,7 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             path="/metrics",
             handler=server.metrics,
             summary="The Prometheus text exposition",
+            access=Access.MONITORING,
             media_type="text/plain",
         ),
     ]

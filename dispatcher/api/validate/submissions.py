@@ -51,10 +51,11 @@ class SubmissionDecoder:
             limits=limits, instance_type_names=instance_type_names, now=now
         )
 
-    def decode(self, body: bytes) -> Submission:
+    def decode(self, body: bytes, *, project: str = "") -> Submission:
         """Return what a body asks for; raises `InvalidRequest` with the problems of all items.
 
-        May be called in any thread.
+        `project` is that of items which name none, "" for the default one. May be called in any
+        thread.
         """
         value = parse_json(body)
         listed = isinstance(value, list)
@@ -68,7 +69,10 @@ class SubmissionDecoder:
         else:
             requests = self._requests([("", value)])
         return Submission(
-            items=tuple(self._new_container(request) for request in requests),
+            items=tuple(
+                self._new_container(request, project or self._defaults.project)
+                for request in requests
+            ),
             listed=listed,
             fingerprint=fingerprint(value),
         )
@@ -98,12 +102,12 @@ class SubmissionDecoder:
                 "", f"waits for {entries} things in all: at most {most} are allowed, submit fewer"
             )
 
-    def _new_container(self, request: ContainerRequest) -> NewContainer:
+    def _new_container(self, request: ContainerRequest, project: str) -> NewContainer:
         defaults = self._defaults
         return NewContainer(
             spec=specification(request, defaults),
             priority=defaults.priority if request.priority is None else request.priority,
-            project=defaults.project if request.project is None else request.project,
+            project=project if request.project is None else request.project,
         )
 
 

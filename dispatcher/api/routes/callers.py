@@ -1,0 +1,51 @@
+"""Who asks: what the doors found out about a request's caller, for the routes."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from aiohttp import web
+
+from longshore.dispatcher.domain.principals import Principal, Role
+
+_CALLER = web.RequestKey("caller", Principal)
+
+
+class Access(Enum):
+    """Whom a route answers, before it looks at what is asked of it."""
+
+    #: Anybody, also who does not say who they are: there is nothing in it to keep.
+    PUBLIC = "public"
+    #: Whoever has containers and jobs, each for what they see.
+    MEMBERS = "members"
+    #: Who reads metrics, and admins.
+    MONITORING = "monitoring"
+    ADMINS = "admins"
+
+
+_ROLES = {
+    Access.MEMBERS: frozenset({Role.USER, Role.LEAD, Role.ADMIN}),
+    Access.MONITORING: frozenset({Role.METRICS, Role.ADMIN}),
+    Access.ADMINS: frozenset({Role.ADMIN}),
+}
+
+
+def allows(access: Access, role: Role) -> bool:
+    """Return whether a route with this access answers callers of this role."""
+    return access is Access.PUBLIC or role in _ROLES[access]
+
+
+def refusal_of(access: Access, role: Role) -> str:
+    """Return why a caller of this role is not answered, and who is."""
+    able = " or ".join(sorted(each.value for each in _ROLES[access]))
+    return f"This takes the role {able}, and yours is {role.value}."
+
+
+def set_caller(request: web.Request, caller: Principal) -> None:
+    """Note who asks, once."""
+    request[_CALLER] = caller
+
+
+def caller_of(request: web.Request) -> Principal:
+    """Return who asks; of a public route it is nobody's to ask."""
+    return request[_CALLER]
