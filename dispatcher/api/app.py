@@ -88,7 +88,7 @@ def make_app(
             events=services.events,
             health=services.health,
             metrics=services.metrics,
-            project_of=services.containers.project_of,
+            containers=services.containers,
             tells_everybody=doors.is_open,
             gate=subscribers,
             limits=limits,
