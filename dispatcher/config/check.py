@@ -9,6 +9,7 @@ from pathlib import Path
 
 from longshore.dispatcher.config.driver_parameters import check_driver
 from longshore.dispatcher.config.model import AuthMode, Config, EngineName
+from longshore.dispatcher.config.policies import check_policies
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.config.types import check_type
@@ -224,4 +225,5 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "instance_types": _check_instance_types,
     "auth": _check_auth,
     "tls": _check_tls,
+    "policies": check_policies,
 }

@@ -159,6 +159,34 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     streams: Limit = 20
 
 
+class RoleName(Enum):
+    """The roles of callers, as a configuration names them."""
+
+    USER = "user"
+    LEAD = "lead"
+    ADMIN = "admin"
+
+
+class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some callers may ask for; a rule that is not given is none."""
+
+    #: () is all but admins.
+    roles: Annotated[tuple[RoleName, ...], msgspec.Meta(max_length=3)] = ()
+    #: Names, or patterns as "teach-*"; () is all.
+    projects: Annotated[tuple[Text, ...], msgspec.Meta(max_length=1000)] = ()
+    time_limit_default_s: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    time_limit_max_s: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    priority_max: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    price_max_per_hour: Price | None = None
+    array_size_max: Limit | None = None
+    cpus_max: CpuMillis | None = None
+    gpus_max: Count | None = None
+    label_prefixes: Annotated[tuple[Text, ...], msgspec.Meta(max_length=100)] = ()
+    image_prefixes: Annotated[tuple[Text, ...], msgspec.Meta(max_length=100)] = ()
+    preemptible_only: bool = False
+    instance_types: Annotated[tuple[Text, ...], msgspec.Meta(max_length=1000)] = ()
+
+
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How connections are kept from being read; two paths, absolute once they are loaded."""
 
@@ -200,3 +228,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     auth: AuthConfig = AuthConfig()
     tls: TlsConfig = TlsConfig()
     audit: AuditConfig = AuditConfig()
+    #: By name, which refusals tell.
+    policies: Annotated[dict[str, PolicyConfig], msgspec.Meta(max_length=100)] = {}
+    #: Names in the entry-point group `longshore.policies`.
+    own_policies: Annotated[tuple[Text, ...], msgspec.Meta(max_length=100)] = ()

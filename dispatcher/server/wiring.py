@@ -33,6 +33,7 @@ from longshore.dispatcher.config.loading import (
     listen_address,
     scheduler_settings,
 )
+from longshore.dispatcher.config.policies import policies_of
 from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.domain.messages import Overloaded, Publication
 from longshore.dispatcher.engine.engine import Engine
@@ -182,6 +183,7 @@ class Server:
             engine=config.engine.name,
             limits=config.limits,
             audit=config.audit,
+            policies=policies_of(config),
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)

@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.messages import (
     InsertContainers,
     InsertJob,
 )
+from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.domain.queries import Awaited
 from longshore.dispatcher.engine.runtime import InboxFull, Runtime, Unconfirmed
 from longshore.dispatcher.service.contracts import Conflict, InDoubt, NotFound, Unavailable
@@ -110,9 +111,12 @@ class AdmissionController:
         types: Sequence[InstanceType],
         engine: EngineName,
         limits: LimitsConfig,
+        policies: Policies = NO_POLICIES,
         write_patience_s: float = _WRITE_PATIENCE_S,
         commit_patience_s: float = _COMMIT_PATIENCE_S,
     ) -> None:
+        #: What callers may ask for.
+        self.policies = policies
         self._write_patience_s = write_patience_s
         self._commit_patience_s = commit_patience_s
         self._runtime = runtime

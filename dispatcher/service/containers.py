@@ -21,6 +21,7 @@ from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
 from longshore.dispatcher.service.contracts import Conflict, NewContainer, NotFound, Unavailable
+from longshore.dispatcher.service.governing import expect_allowed_priority, govern_containers
 from longshore.dispatcher.service.visibility import (
     expect_own,
     expect_projects,
@@ -53,6 +54,7 @@ class ContainerService:
         new_id: Callable[[], str],
         unreached: Callable[[str], str],
     ) -> None:
+        self._policies = admission.policies
         self._view = view
         self._admission = admission
         self._store = store
@@ -78,7 +80,7 @@ class ContainerService:
         expect_projects(((f"[{n}].project", item.project) for n, item in enumerate(items)), caller)
         key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         try:
-            return await self._submit(items, key)
+            return await self._submit(items, caller, key)
         except (Unavailable, InvalidRequest):
             made = await self._admission.made_before(key, self._now())
             if not made:
@@ -86,8 +88,9 @@ class ContainerService:
             return await self._made_before(made)
 
     async def _submit(
-        self, items: Sequence[NewContainer], key: IdempotencyKey
+        self, items: Sequence[NewContainer], caller: Principal, key: IdempotencyKey
     ) -> Sequence[Container]:
+        items = govern_containers(self._policies, items, caller)
         self._admission.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._admission.expect_room(containers=len(items), size_bytes=size_bytes)
@@ -162,10 +165,11 @@ class ContainerService:
         expect_visible(found, caller)
         return shown_container(found, caller, self.project_of)
 
-    async def _own(self, container_id: str, caller: Principal) -> None:
-        """Raise `NotFound` or `Forbidden` where a caller may not change a container."""
-        if not caller.is_admin:
-            expect_own(await self._stored(container_id), caller)
+    async def _own(self, container_id: str, caller: Principal) -> Container:
+        """Return a container that a caller may change; raises `NotFound`, `Forbidden`."""
+        found = await self._stored(container_id)
+        expect_own(found, caller)
+        return found
 
     async def _stored(self, container_id: str) -> Container:
         try:
@@ -202,7 +206,8 @@ class ContainerService:
 
         Raises `NotFound`, `Forbidden` where it is another's, `Conflict` when it has ended.
         """
-        await self._own(container_id, caller)
+        if not caller.is_admin:
+            await self._own(container_id, caller)
         change = RequestCancel(container_id=container_id)
         await self._admission.request(change, CancelRequested(container_id=container_id))
         return await self._stored(container_id)
@@ -210,8 +215,13 @@ class ContainerService:
     async def set_priority(
         self, container_id: str, priority: int, *, caller: Principal
     ) -> Container:
-        """Commit a priority, then tell the engine; raises as `cancel` does."""
-        await self._own(container_id, caller)
+        """Commit a priority, then tell the engine.
+
+        Raises as `cancel` does, and `InvalidRequest` for more than a policy allows.
+        """
+        if not caller.is_admin or self._policies.rules:
+            own = await self._own(container_id, caller)
+            expect_allowed_priority(self._policies, own, priority, caller)
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
         with self._admission.reserve_classes(

@@ -36,6 +36,11 @@ from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, U
 from longshore.dispatcher.service.dry_run import JOB_ID, planning
 from longshore.dispatcher.service.dry_run_limiter import DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
+from longshore.dispatcher.service.governing import (
+    expect_allowed_priority,
+    expect_allowed_run,
+    govern_job,
+)
 from longshore.dispatcher.service.job_factory import (
     container_in,
     containers_in,
@@ -79,6 +84,7 @@ class JobService:
         now: Callable[[], float],
         new_id: Callable[[], str],
     ) -> None:
+        self._policies = admission.policies
         self._runtime = runtime
         self._view = runtime.view
         self._admission = admission
@@ -100,6 +106,7 @@ class JobService:
         expect_projects([("project", new.project)], caller)
         key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         try:
+            new = self._governed(new, caller)
             self._refuse_impossible(new.tasks)
             return await self._take_in(self._made(new, caller.user), key)
         except (Unavailable, InvalidRequest) as refusal:
@@ -157,6 +164,7 @@ class JobService:
         key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         template = await self._own(job_id, caller)
         try:
+            expect_allowed_run(self._policies, template, caller)
             return await self._dispatch(template, parameters, key)
         except (Unavailable, InvalidRequest, Conflict) as refusal:
             return await self._made_before(key, refusal)
@@ -176,11 +184,12 @@ class JobService:
         """
         self._admission.expect_kinds(task.spec for task in new.tasks)
         if job_id:
-            revised = self._revised(await self._own(job_id, caller), new)
+            revised = self._revised(await self._own(job_id, caller), self._governed(new, caller))
             return await self._dry_runs.plan(
                 lambda: planning(self._runtime.fork, revised, self._now(), ended={}, revises=True)
             )
         expect_projects([("project", new.project)], caller)
+        new = self._governed(new, caller)
         self._refuse_impossible(new.tasks)
         # Neither an id nor a number is used up: nothing remains of a plan.
         job = new_job(new, job_id=JOB_ID, sequence=AFTER_ALL, user=caller.user, now=self._now())
@@ -282,7 +291,7 @@ class JobService:
         `InvalidRequest` as `submit` does, and for what stays as it is; `Unavailable`.
         """
         job = await self._own(job_id, caller)
-        revised = self._revised(job, new)
+        revised = self._revised(job, self._governed(new, caller))
         if revised is job:
             return job
         self._admission.expect_room(containers=0, size_bytes=_bytes_of(revised))
@@ -291,6 +300,10 @@ class JobService:
         except RevisionConflict as conflict:
             raise Conflict(str(conflict)) from conflict
         return await self._stored(job_id)
+
+    def _governed(self, new: NewJob, caller: Principal) -> NewJob:
+        """Return a job as the policies have it; raises `InvalidRequest`."""
+        return govern_job(self._policies, new, caller)
 
     def _revised(self, job: Job, new: NewJob) -> Job:
         """Return a job at its next revision; raises `Conflict` and `InvalidRequest`."""
@@ -394,8 +407,12 @@ class JobService:
         return await self._stored(job_id)
 
     async def set_priority(self, job_id: str, priority: int, *, caller: Principal) -> Job:
-        """Commit the priority of all of a job, then tell the engine; raises as `cancel` does."""
-        await self._own(job_id, caller)
+        """Commit the priority of all of a job, then tell the engine.
+
+        Raises as `cancel` does, and `InvalidRequest` for more than a policy allows.
+        """
+        own = await self._own(job_id, caller)
+        expect_allowed_priority(self._policies, own, priority, caller)
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
         with self._admission.reserve_classes(self._held_back(job_id) if priority > 0 else []):

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
+from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.health import unreached
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
@@ -56,18 +58,23 @@ def make_services(
     engine: EngineName,
     limits: LimitsConfig,
     audit: AuditConfig,
+    policies: Policies = NO_POLICIES,
     leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
-    is when a worker's session was last heard,
-    `leftovers` what stays of instances that are gone; `engine` is what instances are to run
-    containers with, and `limits` bound what may wait.
+    is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
+    `engine` is what instances are to run containers with, and `limits` bound what may wait.
     """
     view = runtime.view
     admission = AdmissionController(
-        runtime=runtime, store=store, types=types, engine=engine, limits=limits
+        runtime=runtime,
+        store=store,
+        types=types,
+        engine=engine,
+        limits=limits,
+        policies=policies,
     )
     health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
 
@@ -85,14 +92,7 @@ def make_services(
     return Services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
-        instances=InstanceService(
-            view=view,
-            admission=admission,
-            store=store,
-            now=now,
-            heard_at=heard_at,
-            leftovers=leftovers,
-        ),
+        instances=_instances(view, admission, store, now, heard_at=heard_at, leftovers=leftovers),
         logs=LogService(
             containers=containers,
             view=view,
@@ -107,4 +107,23 @@ def make_services(
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),
+    )
+
+
+def _instances(
+    view: EngineView,
+    admission: AdmissionController,
+    store: Store,
+    now: Callable[[], float],
+    *,
+    heard_at: Callable[[str], float],
+    leftovers: Callable[[], LeftoverReport],
+) -> InstanceService:
+    return InstanceService(
+        view=view,
+        admission=admission,
+        store=store,
+        now=now,
+        heard_at=heard_at,
+        leftovers=leftovers,
     )

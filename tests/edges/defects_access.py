@@ -10,6 +10,7 @@ _TABLE = "tests/unit/test_access_table.py::test_each_endpoint_answers_each_calle
 _WORTHLESS = (
     "tests/unit/test_access_table.py::test_what_is_no_credential_is_answered_401_everywhere"
 )
+_POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
 _SERVER = "tests/e2e/test_access.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
@@ -184,8 +185,8 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_mate_cancels_anothers_container",
         guard="Who sees a container and does not own it may not change it",
         file="dispatcher/service/containers.py",
-        old="        if not caller.is_admin:\n            expect_own",
-        new="        if False:\n            expect_own",
+        old="        expect_own(found, caller)\n",
+        new="",
         test=f"{_TABLE}[mate]",
     ),
     EdgeDefect(
@@ -251,5 +252,61 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         old="        seen = caller.sees(project_of(match.group(2)))",
         new="        seen = True",
         test="tests/unit/test_visibility.py::test_why_one_waits_names_nobody_elses",
+    ),
+    EdgeDefect(
+        name="a_policy_holds_for_no_container",
+        guard="Policies hold for containers",
+        file="dispatcher/service/containers.py",
+        old="        items = govern_containers(self._policies, items, caller)\n",
+        new="",
+        test=f"{_POLICY}[cpus]",
+    ),
+    EdgeDefect(
+        name="a_policy_holds_for_no_update",
+        guard="Policies hold for the next revision of a job",
+        file="dispatcher/service/jobs.py",
+        old="        revised = self._revised(job, self._governed(new, caller))",
+        new="        revised = self._revised(job, new)",
+        test=f"{_POLICY}[cpus]",
+    ),
+    EdgeDefect(
+        name="a_policy_holds_for_no_dispatch",
+        guard="Policies hold for what is dispatched",
+        file="dispatcher/service/jobs.py",
+        old="            expect_allowed_run(self._policies, template, caller)\n",
+        new="",
+        test=f"{_POLICY}[image]",
+    ),
+    EdgeDefect(
+        name="a_policy_holds_for_no_priority_of_a_job",
+        guard="Policies hold for the priority of what there is",
+        file="dispatcher/service/jobs.py",
+        old="        expect_allowed_priority(self._policies, own, priority, caller)\n",
+        new="",
+        test=f"{_POLICY}[priority]",
+    ),
+    EdgeDefect(
+        name="a_policy_holds_for_no_priority_of_a_container",
+        guard="Policies hold for the priority of what there is",
+        file="dispatcher/service/containers.py",
+        old="            expect_allowed_priority(self._policies, own, priority, caller)\n",
+        new="",
+        test=f"{_POLICY}[priority]",
+    ),
+    EdgeDefect(
+        name="a_policy_without_its_gpus",
+        guard="Each rule is looked at",
+        file="dispatcher/domain/policies.py",
+        old="    _cpus,\n    _gpus,\n",
+        new="    _cpus,\n",
+        test=f"{_POLICY}[gpus]",
+    ),
+    EdgeDefect(
+        name="a_policy_for_all_projects",
+        guard="A policy is for its projects",
+        file="dispatcher/domain/policies.py",
+        old="any(fnmatchcase(project, each) for each in patterns)",
+        new="bool(patterns)",
+        test="tests/unit/test_policies.py::test_a_policy_is_for_some",
     ),
 )

@@ -39,6 +39,7 @@ from longshore.dispatcher.domain.messages import (
     SaveLaunch,
     Woken,
 )
+from longshore.dispatcher.domain.policies import NO_POLICIES
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter, JobPage, Page
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
@@ -126,6 +127,7 @@ class ApiRig(MadeUpCloud):
         self.now = now
         self.attempts: dict[str, Attempt] = {}
         self.launches: dict[str, Launch] = {}
+        self.policies = NO_POLICIES
         self.leftovers: LeftoverReport = NO_LEFTOVERS
         self.silent |= {CreateInstance, StartAttempt}
         self._limits = limits or LimitsConfig()
@@ -165,6 +167,7 @@ class ApiRig(MadeUpCloud):
             heard_at=self.heard_at,
             limits=self._limits,
             audit=AuditConfig(),
+            policies=self.policies,
             leftovers=lambda: self.leftovers,
         )
         running = asyncio.create_task(self.runtime.run())

@@ -84,7 +84,9 @@ class ContainerRoutes:
         except InvalidRequest as error:
             if submission.listed:
                 raise
-            whole = [(path.removeprefix("[0]."), what) for path, what in error.problems]
+            whole = [
+                (path.removeprefix("[0]").removeprefix("."), what) for path, what in error.problems
+            ]
             raise InvalidRequest(whole) from error
         if submission.listed:
             return await _list_response(made, status=201)
