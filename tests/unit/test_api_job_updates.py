@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -122,6 +123,10 @@ async def test_what_a_job_never_becomes_is_a_conflict(
 async def test_what_has_ended_is_not_updated(client: Client) -> None:
     await client.post("/v1/jobs", SYSTEM)
     await client.post("/v1/jobs/j-00000001/cancel", {})
+    # Its end is committed behind the answer.
+    async with asyncio.timeout(30):
+        while (await client.call("GET", "/v1/jobs/j-00000001"))[1]["state"] != "cancelled":
+            await asyncio.sleep(0.01)
     status, answer = await put(client, "j-00000001", {**SYSTEM, "priority": 3})
     assert (status, answer["detail"]) == (
         409,
