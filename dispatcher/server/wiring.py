@@ -33,6 +33,7 @@ from longshore.dispatcher.config.loading import (
     listen_address,
     scheduler_settings,
 )
+from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.config.policies import policies_of
 from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.domain.messages import Overloaded, Publication
@@ -387,6 +388,10 @@ class Server:
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         scheme = "http" if context is None else "https"
         self.url = f"{scheme}://{shown}:{bound[1]}"
+        if auth_mode(config) is AuthMode.REQUIRED and not services.tokens.active():
+            place = Path(config.data_dir) / unix_socket.NAME
+            make = f"longshore token create --url unix://{place} --user NAME --project PROJECT"
+            log.warning("nobody has a token yet; make one on this machine", by=make)
 
     async def _listen_locally(self, stack: contextlib.AsyncExitStack, runner: ApiRunner) -> None:
         """Listen on the Unix socket of the data directory, where that can be."""

@@ -82,6 +82,7 @@ def refused(server: DispatcherProcess, headers: dict[str, str], path: str = "/v1
 
 def test_a_token_lets_in_until_it_is_revoked_also_after_a_crash(server: DispatcherProcess) -> None:
     assert "Authorization: Bearer" in refused(server, {})
+    assert any("nobody has a token yet" in line for line in server.log_lines())
     token_id, headers = made_token(server)
     text = headers["Authorization"].removeprefix("Bearer ")
     me = server.call("GET", "/v1/whoami", **headers)
