@@ -21,6 +21,7 @@ from longshore.dispatcher.service.contracts import (
     Conflict,
     Forbidden,
     InDoubt,
+    KeyReused,
     NotFound,
     Unavailable,
 )
@@ -32,7 +33,12 @@ RETRY_AFTER_S = 2
 IN_DOUBT = "Outcome Unknown"
 """The title of the 503 that does not mean that nothing was done."""
 
-_STATUSES: Mapping[type[Exception], int] = {NotFound: 404, Forbidden: 403, Conflict: 409}
+_STATUSES: Mapping[type[Exception], int] = {
+    NotFound: 404,
+    Forbidden: 403,
+    Conflict: 409,
+    KeyReused: 422,
+}
 
 _faults = itertools.count(1)
 _log = structlog.get_logger(__name__)
@@ -73,7 +79,7 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
             count = len(error.problems)
             noun = "one problem" if count == 1 else f"{count} problems"
             return problem(400, f"The request has {noun}.", errors=error.problems)
-        case NotFound() | Forbidden() | Conflict():
+        case NotFound() | Forbidden() | Conflict() | KeyReused():
             return problem(_STATUSES[type(error)], str(error))
         case Unavailable():
             title = IN_DOUBT if isinstance(error, InDoubt) else ""
