@@ -73,7 +73,7 @@ def make_app(
         logs=LogRoutes(services.containers, services.logs, gate=logs, limits=limits),
         jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(services.containers),
-        instances=InstanceRoutes(services.instances, bodies=bodies, limits=limits, now=now),
+        instances=InstanceRoutes(services.instances, bodies=bodies, now=now),
         server=ServerRoutes(
             events=services.events,
             health=services.health,

@@ -23,7 +23,7 @@ class Conflict(Exception):  # noqa: N818 - reads as the answer it becomes
 
 
 class KeyReused(Exception):  # noqa: N818 - reads as the answer it becomes
-    """The key of a request was another request's within a day; the message says to take a new one."""
+    """A request's key was another request's, within a day; the message says to take a new one."""
 
 
 class Unavailable(Exception):  # noqa: N818 - reads as the answer it becomes

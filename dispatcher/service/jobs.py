@@ -157,8 +157,8 @@ class JobService:
 
         Returns the earlier one on a repeat. Raises `NotFound`; `Forbidden` for another's job;
         `Conflict` for one that is not parameterised, has ended or is held; `KeyReused` when the key
-        was used for something else; `InvalidRequest` for parameters that are missing or unknown; else as
-        `submit`.
+        was used for something else; `InvalidRequest` for parameters that are missing or unknown;
+        else as `submit`.
         """
         key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         template = await self._own(job_id, caller)

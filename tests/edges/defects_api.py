@@ -175,15 +175,59 @@ API: Final[tuple[EdgeDefect, ...]] = (
         test="tests/unit/test_api_containers.py::test_a_wrong_parameter_is_named[nme=x-nme]",
     ),
     EdgeDefect(
+        name="an_empty_number_is_the_default",
+        guard="A number that is given is one, also in a query string",
+        file="dispatcher/api/validate/bodies.py",
+        old=(
+            "        if text is None:\n            return parameter.default\n"
+            "        low, high = parameter.low, parameter.high"
+        ),
+        new=(
+            "        if not text:\n            return parameter.default\n"
+            "        low, high = parameter.low, parameter.high"
+        ),
+        test=(
+            "tests/unit/test_openapi.py"
+            "::test_a_value_that_is_empty_is_refused_where_it_is_none[/v1/containers/c-1/logs-offset]"
+        ),
+    ),
+    EdgeDefect(
+        name="an_empty_switch_is_off",
+        guard="A switch that is given is true or false",
+        file="dispatcher/api/validate/bodies.py",
+        old="        return text is not None and _one_of(",
+        new='        return text not in (None, "") and _one_of(',
+        test=(
+            "tests/unit/test_openapi.py"
+            "::test_a_value_that_is_empty_is_refused_where_it_is_none[/v1/instances-gone]"
+        ),
+    ),
+    EdgeDefect(
+        name="a_reused_key_is_a_state_that_does_not_allow_it",
+        guard="A key that was another request's is told from what a state does not allow",
+        file="dispatcher/api/render/problems.py",
+        old="    KeyReused: 422,",
+        new="    KeyReused: 409,",
+        test=("tests/unit/test_api_containers.py::test_an_idempotency_key_makes_a_repeat_harmless"),
+    ),
+    EdgeDefect(
+        name="a_refusal_that_a_route_may_answer_is_not_told",
+        guard="The document tells every status that an operation answers",
+        file="dispatcher/api/routes/openapi.py",
+        old="    statuses = {400, 403, 417, 500, *route.refusals}",
+        new="    statuses = {400, 403, 417, 500}",
+        test="tests/unit/test_api_routes.py::test_priority_and_cancel",
+    ),
+    EdgeDefect(
         name="a_parameter_may_be_given_twice",
         guard="A parameter is given once",
         file="dispatcher/api/validate/bodies.py",
         old=(
             "        if len(values) > 1:\n"
-            '            raise InvalidRequest([(name, "is given twice: give it once")])\n'
-            "        return values[0] if values else default"
+            '            raise InvalidRequest([(parameter.name, "is given twice: give it once")])\n'
+            "        return values[0] if values else None"
         ),
-        new="        return values[0] if values else default",
+        new="        return values[0] if values else None",
         test=(
             "tests/unit/test_api_containers.py"
             "::test_a_wrong_parameter_is_named[limit=1&limit=2-limit]"

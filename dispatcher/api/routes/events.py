@@ -16,7 +16,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
-from longshore.dispatcher.api.schemas.containers import EventAnswer
+from longshore.dispatcher.api.schemas.containers import EventAnswer, StreamNotice
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.views import ServerEvent
@@ -59,7 +59,7 @@ class EventEncoder:
 
     def message(self, kind: str, what: str, *, number: int | None = None) -> bytes:
         """Return an event about the stream itself; `number` becomes the client's last id."""
-        return self._framed(kind, encode({"message": what}), number)
+        return self._framed(kind, encode(StreamNotice(message=what)), number)
 
     def _framed(self, kind: str, data: bytes, number: int | None) -> bytes:
         head = "" if number is None else f"id: {self.epoch}-{number}\n"
