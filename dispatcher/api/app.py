@@ -68,7 +68,7 @@ def make_app(
             services.logs,
             bodies=bodies,
             decoder=decoder,
-            limits=limits,
+            page_bytes=limits.page_bytes,
         ),
         logs=LogRoutes(services.containers, services.logs, gate=logs, limits=limits),
         jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),

@@ -25,7 +25,6 @@ from longshore.dispatcher.api.validate.bodies import (
     idempotency_key,
 )
 from longshore.dispatcher.api.validate.ids import path_id
-from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.parameters import (
     ARRAY_INDEX,
     NAME,
@@ -80,13 +79,13 @@ class ContainerRoutes:
         *,
         bodies: Bodies,
         decoder: SubmissionDecoder,
-        limits: ApiLimits,
+        page_bytes: int,
     ) -> None:
         self._containers = containers
         self._logs = logs
         self._bodies = bodies
         self._decoder = decoder
-        self._limits = limits
+        self._page_bytes = page_bytes
 
     async def submit(self, request: web.Request) -> web.Response:
         """Take one container or a list of them, all or nothing."""
@@ -161,7 +160,7 @@ class ContainerRoutes:
     ) -> Page:
         listed = partial(self._containers.containers, which, caller=caller, cursor=cursor)
         page = await listed(limit=limit)
-        fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
+        fitting = how_many_fit(map(container_bytes, page.items), self._page_bytes)
         if fitting < len(page.items):
             page = await listed(limit=fitting)
         return page
