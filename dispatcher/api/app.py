@@ -11,6 +11,7 @@ from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from longshore.dispatcher.api.render.problems import Handler, problems_middleware
 from longshore.dispatcher.api.routes.callers import Access, allows, caller_of, refusal_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
+from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
@@ -105,13 +106,9 @@ def make_app(
 
 def _mount(app: web.Application, routes: list[Route], version: str) -> None:
     """Let an application answer these routes, and the document that tells of them."""
-    document = openapi_document(routes, version=version)
-    app[DOCUMENT] = document
-
-    async def openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=document, content_type="application/json")
-
-    app.router.add_get("/openapi.json", openapi)
+    app[DOCUMENT] = openapi_document(routes, version=version)
+    for path, page in document_pages().items():
+        app.router.add_get(path, page)
     for route in routes:
         handler = _guarded(route)
         if route.method == "GET":

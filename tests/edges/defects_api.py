@@ -219,6 +219,22 @@ API: Final[tuple[EdgeDefect, ...]] = (
         test="tests/unit/test_api_routes.py::test_priority_and_cancel",
     ),
     EdgeDefect(
+        name="the_page_of_the_document_may_load_anything",
+        guard="A browser keeps the packaged script of the documentation to this server",
+        file="dispatcher/api/routes/docs.py",
+        old='text=_PAGE, content_type="text/html", headers={"Content-Security-Policy": POLICY}',
+        new='text=_PAGE, content_type="text/html"',
+        test="tests/unit/test_api_docs.py::test_the_page_may_load_nothing_of_another_host",
+    ),
+    EdgeDefect(
+        name="the_document_is_sent_to_a_validator",
+        guard="The packaged script sends nothing to the internet",
+        file="dispatcher/api/routes/docs.py",
+        old="  validatorUrl: null,\n",
+        new="",
+        test="tests/unit/test_api_docs.py::test_the_page_refers_to_nothing_of_another_host",
+    ),
+    EdgeDefect(
         name="a_parameter_may_be_given_twice",
         guard="A parameter is given once",
         file="dispatcher/api/validate/bodies.py",
