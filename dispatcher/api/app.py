@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from longshore.dispatcher.api.compression import compression_middleware
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
 from longshore.dispatcher.api.render.problems import Handler, problems_middleware
 from longshore.dispatcher.api.routes.callers import Access, allows, caller_of, refusal_of
@@ -85,7 +86,7 @@ def make_app(
         ),
     )
     app = web.Application(
-        middlewares=[problems_middleware, open_mode_middleware],
+        middlewares=[compression_middleware, problems_middleware, open_mode_middleware],
         client_max_size=limits.request_bytes,
     )
     app[LIMITS] = limits

@@ -235,6 +235,42 @@ API: Final[tuple[EdgeDefect, ...]] = (
         test="tests/unit/test_api_docs.py::test_the_page_refers_to_nothing_of_another_host",
     ),
     EdgeDefect(
+        name="an_answer_that_may_have_a_secret_is_compressed",
+        guard="What a POST answers is not compressed",
+        file="dispatcher/api/compression.py",
+        old='    if request.method != "GET" or not isinstance(response, web.Response):',
+        new="    if not isinstance(response, web.Response):",
+        test="tests/unit/test_api_compression.py::test_what_a_post_answers_is_sent_as_it_is",
+    ),
+    EdgeDefect(
+        name="who_rules_gzip_out_gets_it",
+        guard="Who gives gzip no weight gets answers as they are",
+        file="dispatcher/api/compression.py",
+        old='weights.get("*", 0.0)) > 0',
+        new='weights.get("*", 0.0)) >= 0',
+        test="tests/unit/test_api_compression.py::test_what_is_accepted[gzip;q=0-False]",
+    ),
+    EdgeDefect(
+        name="small_answers_are_compressed",
+        guard="What gains nothing is sent as it is",
+        file="dispatcher/api/compression.py",
+        old="len(body) >= COMPRESSED_FROM_BYTES and ",
+        new="",
+        test=(
+            "tests/unit/test_api_compression.py::test_only_large_answers_to_a_get_are_compressed"
+        ),
+    ),
+    EdgeDefect(
+        name="a_cache_is_not_told_of_the_encoding",
+        guard="A cache knows that an answer depends on what the client accepts",
+        file="dispatcher/api/compression.py",
+        old='    response.headers["Vary"] = "Accept-Encoding"\n',
+        new="",
+        test=(
+            "tests/unit/test_api_compression.py::test_only_large_answers_to_a_get_are_compressed"
+        ),
+    ),
+    EdgeDefect(
         name="a_parameter_may_be_given_twice",
         guard="A parameter is given once",
         file="dispatcher/api/validate/bodies.py",
