@@ -4,6 +4,8 @@ Only what a GET answers: what is made, and may be answered this once (the text o
 answer to a POST, so that no secret is ever compressed beside something that a stranger chose, of
 which the length would tell. Streams are left alone, as is what is too small to gain anything, and
 what was encoded already. Large bodies are compressed on another thread.
+
+Stands alone: the guards beside it say who is answered, this how.
 """
 
 from __future__ import annotations
