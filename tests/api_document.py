@@ -112,10 +112,12 @@ def hold_to_document(app: web.Application) -> None:
 @cache
 def _any_document() -> Document:
     """Return the document of some server: it is the same of all, and asks no service."""
+    nobodys: Any = SimpleNamespace(is_open=True)
     nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
     nobody["containers"] = SimpleNamespace(project_of=None)
     app = make_app(
         Services(**nobody),
+        doors=nobodys,
         limits=ApiLimits(),
         defaults=Defaults(),
         instance_type_names=(),
@@ -139,6 +141,6 @@ def _checked_notice(self: events.EventEncoder, kind: str, what: str, **given: An
 
 
 # For as long as tests run: whichever server of theirs it is that sends an event.
-_ENCODED, _NOTICE = events.EventEncoder.encoded, events.EventEncoder.message
-events.EventEncoder.encoded = _checked  # type: ignore[method-assign]  # that is what it is for
+_ENCODED, _NOTICE = events.EventEncoder.anew, events.EventEncoder.message
+events.EventEncoder.anew = _checked  # type: ignore[method-assign]  # that is what it is for
 events.EventEncoder.message = _checked_notice  # type: ignore[method-assign]  # as above

@@ -285,6 +285,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             request=(job_wire.JobRequest,),
             answer=(job_wire.PlanAnswer,),
             parameters=(_UPDATED,),
+            only_asks=True,
         ),
     ]
 

@@ -23,6 +23,7 @@ from longshore.dispatcher.api.validate.parameters import (
     Choice,
     Choices,
     Cursor,
+    Instant,
     Parameter,
     Switch,
     Text,
@@ -84,6 +85,9 @@ _TAGS: Mapping[str, str] = {
     "instances": "The pool of cloud instances, for admins.",
     "strays": "What another store has started.",
     "leaks": "What is billed and not wanted.",
+    "tokens": "Who is let in, for admins.",
+    "whoami": "Who one is to the server.",
+    "audit": "Who was to change what, for admins.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",
     "metrics": "Numbers for Prometheus.",
@@ -103,7 +107,6 @@ _REFUSALS: Mapping[int, str] = {
     500: "The server failed, and its log tells why.",
     503: "The server cannot take this now: try again after `Retry-After`.",
 }
-_RETRIED_LATER = frozenset({429, 503})
 _ANSWER_HEADERS: Mapping[str, dict[str, Any]] = {
     "Location": {
         "description": "Where what was made is shown; absent where a list was made.",
@@ -112,6 +115,10 @@ _ANSWER_HEADERS: Mapping[str, dict[str, Any]] = {
     "Retry-After": {
         "description": "In how many seconds to try again.",
         "schema": {"type": "integer", "minimum": 1},
+    },
+    "WWW-Authenticate": {
+        "description": "What to show: a bearer token.",
+        "schema": {"type": "string"},
     },
     "Longshore-Log-Problem": {
         "description": "Why what the container writes did not come when the answer began.",
@@ -176,6 +183,13 @@ class Route:
     streams: bool = False
     #: Whom it answers.
     access: Access = Access.MEMBERS
+    #: Whether it changes nothing though its method could.
+    only_asks: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it is to change something: each such request is in the audit log."""
+        return self.method != "GET" and not self.only_asks
 
 
 def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
@@ -316,10 +330,10 @@ def _refusals(route: Route) -> list[int]:
 
 
 def _refusal(status: int) -> dict[str, Any]:
-    names = ("Retry-After",) if status in _RETRIED_LATER else ()
+    names = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
     return {
         "description": _REFUSALS[status],
-        "headers": {name: _ANSWER_HEADERS[name] for name in names},
+        "headers": {name: _ANSWER_HEADERS[name] for name in names.get(status, ())},
         "content": {_PROBLEM: {"schema": {"$ref": _REFERENCE.format(name="ProblemDetails")}}},
     }
 
@@ -348,24 +362,30 @@ def _query_parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _schema_of_parameter(parameter: Parameter) -> dict[str, Any]:
+    told: dict[str, Any]
     match parameter:
         case Text():
-            return {"type": "string", "maxLength": TEXT_MAX_CHARACTERS}
+            told = {"type": "string", "maxLength": TEXT_MAX_CHARACTERS}
         case Whole():
-            schema = {"type": "integer", "minimum": parameter.low, "maximum": parameter.high}
-            return schema if parameter.default is None else {**schema, "default": parameter.default}
+            told = {"type": "integer", "minimum": parameter.low, "maximum": parameter.high}
+            if parameter.default is not None:
+                told["default"] = parameter.default
         case Choice():
-            words = list(parameter.words)
-            return {"type": "string", "enum": words, "default": parameter.default}
+            told = {"type": "string", "enum": parameter.words}
+            if parameter.default:
+                told["default"] = parameter.default
         case Choices():
-            word = {"type": "string", "enum": list(parameter.words)}
-            return {"type": "array", "items": word, "minItems": 1}
+            told = {"type": "array", "items": {"type": "string", "enum": parameter.words}}
+            told["minItems"] = 1
         case Switch():
-            return {"type": "boolean", "default": False}
+            told = {"type": "boolean", "default": False}
+        case Instant():
+            told = {"type": "string", "format": "date-time"}
         case Cursor():
-            return {"type": "string", "pattern": f"^[!-~]{{0,{CURSOR_MAX_CHARACTERS}}}$"}
+            told = {"type": "string", "pattern": f"^[!-~]{{0,{CURSOR_MAX_CHARACTERS}}}$"}
         case _:
             assert_never(parameter)
+    return told
 
 
 def _header(name: str) -> dict[str, Any]:

@@ -17,11 +17,13 @@ from longshore.dispatcher.api.validate.parameters import (
     TEXT_MAX_CHARACTERS,
     Choice,
     Choices,
+    Instant,
     Parameter,
     Switch,
     Text,
     Whole,
 )
+from longshore.dispatcher.api.validate.rfc3339 import parse_moment
 from longshore.dispatcher.api.validate.text_rules import UNPLAIN
 from longshore.dispatcher.input.problems import did_you_mean, quoted
 from longshore.dispatcher.input.validation import decode_checked, parse_json
@@ -129,6 +131,16 @@ class QueryString:
         """Return whether it is switched on."""
         text = self._one(parameter)
         return text is not None and _one_of(parameter.name, text, ("true", "false")) == "true"
+
+    def instant(self, parameter: Instant) -> float | None:
+        """Return a time in seconds since the epoch, None where none is given."""
+        text = self._one(parameter)
+        if text is None:
+            return None
+        try:
+            return parse_moment(text)
+        except ValueError as error:
+            raise InvalidRequest([(parameter.name, str(error))]) from error
 
     def choices(self, parameter: Choices) -> list[str]:
         """Return some words, each once; several may be in one value, with commas."""

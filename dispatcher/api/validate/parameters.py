@@ -37,7 +37,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One of `words`; left out it is `default`."""
+    """One of `words`; left out it is `default`, "" for none of them."""
 
     name: str
     description: str
@@ -63,6 +63,14 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    """A time in RFC 3339; left out it is none."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
     """Where a page begins, as the page before said; left out it is the first."""
 
@@ -70,7 +78,7 @@ class Cursor:
     description: str
 
 
-Parameter = Text | Whole | Choice | Choices | Switch | Cursor
+Parameter = Text | Whole | Choice | Choices | Switch | Instant | Cursor
 
 LIMIT = Whole(
     name="limit",
