@@ -271,6 +271,17 @@ API: Final[tuple[EdgeDefect, ...]] = (
         ),
     ),
     EdgeDefect(
+        name="who_takes_no_body_refuses_its_type",
+        guard="A method that is not served is told as that, whatever is sent with it",
+        file="dispatcher/api/guards.py",
+        old=" and request.match_info.http_exception is None\n",
+        new="\n",
+        test=(
+            "tests/unit/test_api_routes.py"
+            "::test_a_wrong_method_is_told_before_a_body_that_is_no_json"
+        ),
+    ),
+    EdgeDefect(
         name="a_parameter_may_be_given_twice",
         guard="A parameter is given once",
         file="dispatcher/api/validate/bodies.py",
