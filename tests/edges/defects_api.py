@@ -162,8 +162,8 @@ API: Final[tuple[EdgeDefect, ...]] = (
         name="a_body_has_no_limit",
         guard="A body has a limit",
         file="dispatcher/api/app.py",
-        old="        client_max_size=limits.request_bytes,",
-        new="        client_max_size=2**40,",
+        old="client_max_size=limits.request_bytes",
+        new="client_max_size=2**40",
         test="tests/unit/test_api_refusals.py::test_bodies_over_the_limit_are_refused",
     ),
     EdgeDefect(
@@ -280,6 +280,35 @@ API: Final[tuple[EdgeDefect, ...]] = (
             "tests/unit/test_api_routes.py"
             "::test_a_wrong_method_is_told_before_a_body_that_is_no_json"
         ),
+    ),
+    EdgeDefect(
+        name="a_stream_does_not_say_where_it_begins",
+        guard="Who has been sent no event yet can go on without a gap",
+        file="dispatcher/api/routes/events.py",
+        old='b"retry: 2000\\n: longshore events\\n" + self._position()',
+        new='b"retry: 2000\\n: longshore events\\n\\n"',
+        test=(
+            "tests/unit/test_api_streams.py"
+            "::test_who_has_been_sent_nothing_yet_resumes_without_a_gap"
+        ),
+    ),
+    EdgeDefect(
+        name="a_heartbeat_does_not_say_how_far_it_is",
+        guard="Who sees none of the events is not told of a gap for it",
+        file="dispatcher/api/routes/events.py",
+        old='b": heartbeat\\n" + self._position()',
+        new='b": heartbeat\\n\\n"',
+        test=(
+            "tests/unit/test_api_streams.py::test_who_sees_none_of_the_events_is_told_how_far_it_is"
+        ),
+    ),
+    EdgeDefect(
+        name="an_id_of_another_start_is_taken",
+        guard="A number means nothing to a server that began anew",
+        file="dispatcher/api/routes/events.py",
+        old="        if number > newest or epoch != self._encoder.epoch:",
+        new="        if number > newest:",
+        test=("tests/unit/test_api_streams.py::test_a_restart_between_two_events_is_told_as_a_gap"),
     ),
     EdgeDefect(
         name="a_parameter_may_be_given_twice",

@@ -133,7 +133,7 @@ _REQUEST_HEADERS: Mapping[str, dict[str, Any]] = {
     },
     "Last-Event-ID": {
         "description": "The id of the event that came last, to go on after it.",
-        "schema": {"type": "string", "pattern": "^([0-9]{1,18}-)?[0-9]{1,18}$"},
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}-[0-9]{1,18}$"},
     },
 }
 _SCHEMES: Mapping[str, dict[str, Any]] = {
