@@ -15,6 +15,7 @@ from tests.api_document import Document
 from tests.api_server import Client, connected
 
 LISTS = ("audit", "containers", "instances", "jobs", "leaks", "strays", "tokens")
+NOT_REPEATED = {"create_token": "its text is told once, and not kept"}
 METHODS = ("get", "put", "post", "patch", "delete")
 EMPTY_VALUES = {
     "/v1/containers": ("limit", "array_index", "state"),
@@ -82,12 +83,20 @@ def test_every_operation_says_who_is_asked_for_a_token_and_what_it_may_refuse(
         assert ("404" in refusals) >= ("{" in path), path
         assert ("415" in refusals) == ("requestBody" in operation), path
         assert "default" not in refusals, path
-    keys = {
-        operation["operationId"]
-        for _, _, operation in operations(document)
-        if "422" in operation["responses"]
-    }
-    assert keys == {"submit_containers", "submit_job", "dispatch_job"}
+
+
+def test_every_create_takes_a_key(document: dict[str, Any]) -> None:
+    takes, creates = set(), set()
+    for _, path, operation in operations(document):
+        name, parameters = operation["operationId"], operation["parameters"]
+        if "201" in operation["responses"]:
+            creates.add(name)
+            assert "Location" in operation["responses"]["201"]["headers"], path
+        if "Idempotency-Key" in {each["name"] for each in parameters}:
+            takes.add(name)
+            assert "422" in operation["responses"], path
+    assert takes == creates - set(NOT_REPEATED)
+    assert takes == {"submit_containers", "submit_job", "dispatch_job"}
 
 
 async def test_every_body_has_examples_that_the_server_takes(
