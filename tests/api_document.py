@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
 from functools import cache
@@ -20,6 +20,7 @@ from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.service.services import Services
 
 MOST_DECIMALS = 8
+_TOLD_HEADERS = {"Location", "Retry-After", "Longshore-Log-Problem"}
 #: What the tests of the transport send, who do not care what it is.
 _MADE_UP = {"state", "padding"}
 
@@ -32,12 +33,16 @@ class Document:
         self._validators: dict[tuple[str, ...], Draft202012Validator] = {}
 
     def check_answer(
-        self, method: str, path: str, status: int, content_type: str, body: bytes
+        self, method: str, path: str, status: int, headers: Mapping[str, str], body: bytes
     ) -> None:
         """Raise `AssertionError` unless an answer is what the document says."""
+        content_type = headers["Content-Type"].partition(";")[0]
         responses = self._told["paths"][path][method.lower()]["responses"]
-        response = responses.get(str(status), responses["default"])
+        assert str(status) in responses, f"{method} {path} is not said to answer {status}: {body!r}"
+        response = self._resolved(responses[str(status)])
         assert content_type in response["content"], (path, status, content_type)
+        for name in _TOLD_HEADERS & headers.keys():
+            assert name in response["headers"], f"{method} {path} is not said to answer {name}"
         if "json" in content_type:
             schema = response["content"][content_type]["schema"]
             self._check((method, path, str(status), content_type), schema, body)
@@ -46,6 +51,13 @@ class Document:
         """Raise `AssertionError` unless an event's data is what the document says."""
         content = self._told["paths"]["/v1/events"]["get"]["responses"]["200"]["content"]
         self._check(("event",), content["text/event-stream"]["schema"], data)
+
+    def _resolved(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Return a part of the document, or what it refers to."""
+        found = self._told if "$ref" in part else part
+        for name in part.get("$ref", "#").split("/")[1:]:
+            found = found[name]
+        return found
 
     def _check(self, key: tuple[str, ...], schema: dict[str, Any], body: bytes) -> None:
         if key not in self._validators:
@@ -90,9 +102,8 @@ def hold_to_document(app: web.Application) -> None:
         body = response.body
         assert resource is not None
         if isinstance(body, bytes) and request.method in ("GET", "POST", "PUT", "PATCH"):
-            content_type = response.content_type
             document.check_answer(
-                request.method, resource.canonical, response.status, content_type, body
+                request.method, resource.canonical, response.status, response.headers, body
             )
 
     app.on_response_prepare.append(check)
@@ -103,6 +114,7 @@ def _any_document() -> Document:
     """Return the document of some server: it is the same of all, and asks no service."""
     nobodys: Any = SimpleNamespace(is_open=True)
     nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
+    nobody["containers"] = SimpleNamespace(project_of=None)
     app = make_app(
         Services(**nobody),
         doors=nobodys,
@@ -122,6 +134,13 @@ def _checked(self: events.EventEncoder, event: Any) -> bytes:
     return made
 
 
+def _checked_notice(self: events.EventEncoder, kind: str, what: str, **given: Any) -> bytes:
+    made = _NOTICE(self, kind, what, **given)
+    _any_document().check_event(made.partition(b"data: ")[2].strip())
+    return made
+
+
 # For as long as tests run: whichever server of theirs it is that sends an event.
-_ENCODED = events.EventEncoder.anew
+_ENCODED, _NOTICE = events.EventEncoder.anew, events.EventEncoder.message
 events.EventEncoder.anew = _checked  # type: ignore[method-assign]  # that is what it is for
+events.EventEncoder.message = _checked_notice  # type: ignore[method-assign]  # as above

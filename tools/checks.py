@@ -35,6 +35,7 @@ SIMULATED_SEEDS = 2000
 EDGES_S = 900.0
 CHAOS_SEEDS = 1000
 CORE_S = 590.0
+SCHEMA_S = 180.0
 PROVEN_SEEDS = 200
 QUICK_SEEDS = 10
 """How many seeds the fast loop simulates; `make test` has 50, `make proofs` `PROVEN_SEEDS`."""
@@ -125,7 +126,9 @@ def steps_of_proofs() -> list[Step]:
     edges = (sys.executable, "-m", "tests.edges.run")
     core = pytest_command("-n2", "tests/sim/test_mutants.py", "tests/sim/test_seeds.py")
     whole = ("env", "LONGSHORE_ALL_DEFECTS=1", f"LONGSHORE_SIM_SEEDS={PROVEN_SEEDS}")
+    schema = (sys.executable, "-m", "tests.schema.run")
     return [
+        Step(name="requests made from the OpenAPI document", command=schema, needs_s=SCHEMA_S),
         Step(name="planted defects in the core", command=(*whole, *core), needs_s=CORE_S),
         Step(name="planted defects at the edges", command=edges, needs_s=EDGES_S),
     ]

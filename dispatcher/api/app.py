@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from longshore.dispatcher.api.compression import compression_middleware
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.entrance import Entrance
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, guard_for
 from longshore.dispatcher.api.render.problems import problems_middleware
 from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
+from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
@@ -74,12 +76,12 @@ def make_app(
             services.logs,
             bodies=bodies,
             decoder=decoder,
-            limits=limits,
+            page_bytes=limits.page_bytes,
         ),
         logs=LogRoutes(services.containers, services.logs, gate=logs, limits=limits),
         jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(services.containers),
-        instances=InstanceRoutes(services.instances, bodies=bodies, limits=limits, now=now),
+        instances=InstanceRoutes(services.instances, bodies=bodies, now=now),
         server=ServerRoutes(
             events=services.events,
             health=services.health,
@@ -89,13 +91,11 @@ def make_app(
             gate=subscribers,
             limits=limits,
         ),
-        tokens=TokenRoutes(services.tokens, bodies=bodies, limits=limits),
-        audit=AuditRoutes(services.audit, limits=limits),
+        tokens=TokenRoutes(services.tokens, bodies=bodies),
+        audit=AuditRoutes(services.audit),
     )
-    app = web.Application(
-        middlewares=[problems_middleware, guard_for(is_open=doors.is_open)],
-        client_max_size=limits.request_bytes,
-    )
+    around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
+    app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
     app[LIMITS] = limits
     _mount(app, _routes(parts), version, Entrance(doors, services.audit))
 
@@ -114,13 +114,9 @@ def make_app(
 
 def _mount(app: web.Application, routes: list[Route], version: str, entrance: Entrance) -> None:
     """Let an application answer these routes, and the document that tells of them."""
-    document = openapi_document(routes, version=version)
-    app[DOCUMENT] = document
-
-    async def openapi(_request: web.Request) -> web.Response:
-        return web.Response(body=document, content_type="application/json")
-
-    app.router.add_get("/openapi.json", openapi)
+    app[DOCUMENT] = openapi_document(routes, version=version)
+    for path, page in document_pages().items():
+        app.router.add_get(path, page)
     for route in routes:
         handler = entrance.guarded(route)
         if route.method == "GET":

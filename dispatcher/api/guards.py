@@ -55,7 +55,9 @@ async def required_mode_middleware(request: web.Request, handler: Handler) -> we
 
 
 async def _with_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if request.method in _METHODS_WITH_BODY and (refusal := _refuse_body(request)) is not None:
+    # Where nobody takes a body of this method, that is what is told.
+    takes_body = request.method in _METHODS_WITH_BODY and request.match_info.http_exception is None
+    if takes_body and (refusal := _refuse_body(request)) is not None:
         return refusal
     return await handler(request)
 

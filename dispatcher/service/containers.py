@@ -20,7 +20,7 @@ from longshore.dispatcher.domain.queries import ContainerFilter, Page
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
-from longshore.dispatcher.service.contracts import Conflict, NewContainer, NotFound, Unavailable
+from longshore.dispatcher.service.contracts import KeyReused, NewContainer, NotFound, Unavailable
 from longshore.dispatcher.service.governing import expect_allowed_priority, govern_containers
 from longshore.dispatcher.service.visibility import (
     expect_own,
@@ -74,7 +74,7 @@ class ContainerService:
 
         Returns the earlier ones on a repeat. Raises `InvalidRequest` when one can never run, is
         for a project that the caller does not see, or waits for what there is not or what is
-        another project's (paths begin with its "[index]"), `Conflict` when the key was used for
+        another project's (paths begin with its "[index]"), `KeyReused` when the key was used for
         something else, `Unavailable` when nothing can be taken now.
         """
         expect_projects(((f"[{n}].project", item.project) for n, item in enumerate(items)), caller)
@@ -129,7 +129,7 @@ class ContainerService:
         except IdempotentRepeat as repeat:
             return await self._made_before(repeat.container_ids)
         except IdempotencyConflict as conflict:
-            raise Conflict(str(conflict)) from conflict
+            raise KeyReused(str(conflict)) from conflict
         return containers
 
     async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:

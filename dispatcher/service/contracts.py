@@ -22,6 +22,10 @@ class Conflict(Exception):  # noqa: N818 - reads as the answer it becomes
     """The thing is in a state that does not allow this; the message says which and why."""
 
 
+class KeyReused(Exception):  # noqa: N818 - reads as the answer it becomes
+    """A request's key was another request's, within a day; the message says to take a new one."""
+
+
 class Unavailable(Exception):  # noqa: N818 - reads as the answer it becomes
     """The server cannot take this now (inbox full, store not writable); try again later."""
 

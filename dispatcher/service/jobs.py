@@ -32,7 +32,13 @@ from longshore.dispatcher.service.admission import (
     IdempotencyKey,
     wanted_by,
 )
-from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.service.contracts import (
+    Conflict,
+    KeyReused,
+    NewJob,
+    NotFound,
+    Unavailable,
+)
 from longshore.dispatcher.service.dry_run import JOB_ID, planning
 from longshore.dispatcher.service.dry_run_limiter import DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
@@ -100,7 +106,7 @@ class JobService:
 
         Returns the earlier one on a repeat. Raises `InvalidRequest` when it is for a project that
         the caller does not see, when one of its tasks can never run, or waits for what there is
-        not, or what is another project's (paths begin with "tasks[index]"); `Conflict` when the
+        not, or what is another project's (paths begin with "tasks[index]"); `KeyReused` when the
         key was used for something else, `Unavailable` when it cannot be taken now.
         """
         expect_projects([("project", new.project)], caller)
@@ -157,9 +163,9 @@ class JobService:
         """Commit a run of a parameterised job with these parameters, then tell the engine.
 
         Returns the earlier one on a repeat. Raises `NotFound`; `Forbidden` for another's job;
-        `Conflict` for one that is not parameterised, has ended or is held, or when the key was used
-        for something else; `InvalidRequest` for parameters that are missing or unknown; else as
-        `submit`.
+        `Conflict` for one that is not parameterised, has ended or is held; `KeyReused` when the key
+        was used for something else; `InvalidRequest` for parameters that are missing or unknown;
+        else as `submit`.
         """
         key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
         template = await self._own(job_id, caller)
@@ -244,7 +250,7 @@ class JobService:
         except IdempotentRepeat as repeat:
             return await self._stored(repeat.container_ids[0])
         except IdempotencyConflict as conflict:
-            raise Conflict(str(conflict)) from conflict
+            raise KeyReused(str(conflict)) from conflict
         return job
 
     def _refuse_impossible(self, tasks: Sequence[JobTask]) -> None:

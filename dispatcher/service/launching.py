@@ -14,7 +14,7 @@ from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import Publication, PublishJob
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.service.admission import IdempotencyKey
-from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
+from longshore.dispatcher.service.contracts import Conflict, KeyReused, NotFound, Unavailable
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.state.agenda import (
     TIME_VARIABLE,
@@ -197,7 +197,7 @@ class PeriodicJobs:
             except Unavailable as error:
                 self._tell_once(job, "a periodic job cannot be launched yet", error)
                 self._agenda.put_off(job.id, at, self._wall())
-            except (Conflict, InvalidRequest, NotFound) as error:
+            except (Conflict, InvalidRequest, KeyReused, NotFound) as error:
                 self._tell_once(job, "a periodic job was not launched", error)
                 self._refused(job, at)
             except Exception:

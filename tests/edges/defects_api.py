@@ -162,8 +162,8 @@ API: Final[tuple[EdgeDefect, ...]] = (
         name="a_body_has_no_limit",
         guard="A body has a limit",
         file="dispatcher/api/app.py",
-        old="        client_max_size=limits.request_bytes,",
-        new="        client_max_size=2**40,",
+        old="client_max_size=limits.request_bytes",
+        new="client_max_size=2**40",
         test="tests/unit/test_api_refusals.py::test_bodies_over_the_limit_are_refused",
     ),
     EdgeDefect(
@@ -175,15 +175,151 @@ API: Final[tuple[EdgeDefect, ...]] = (
         test="tests/unit/test_api_containers.py::test_a_wrong_parameter_is_named[nme=x-nme]",
     ),
     EdgeDefect(
+        name="an_empty_number_is_the_default",
+        guard="A number that is given is one, also in a query string",
+        file="dispatcher/api/validate/bodies.py",
+        old=(
+            "        if text is None:\n            return parameter.default\n"
+            "        low, high = parameter.low, parameter.high"
+        ),
+        new=(
+            "        if not text:\n            return parameter.default\n"
+            "        low, high = parameter.low, parameter.high"
+        ),
+        test=(
+            "tests/unit/test_openapi.py"
+            "::test_a_value_that_is_empty_is_refused_where_it_is_none[/v1/containers/c-1/logs-offset]"
+        ),
+    ),
+    EdgeDefect(
+        name="an_empty_switch_is_off",
+        guard="A switch that is given is true or false",
+        file="dispatcher/api/validate/bodies.py",
+        old="        return text is not None and _one_of(",
+        new='        return text not in (None, "") and _one_of(',
+        test=(
+            "tests/unit/test_openapi.py"
+            "::test_a_value_that_is_empty_is_refused_where_it_is_none[/v1/instances-gone]"
+        ),
+    ),
+    EdgeDefect(
+        name="a_reused_key_is_a_state_that_does_not_allow_it",
+        guard="A key that was another request's is told from what a state does not allow",
+        file="dispatcher/api/render/problems.py",
+        old="    KeyReused: 422,",
+        new="    KeyReused: 409,",
+        test=("tests/unit/test_api_containers.py::test_an_idempotency_key_makes_a_repeat_harmless"),
+    ),
+    EdgeDefect(
+        name="a_refusal_that_a_route_may_answer_is_not_told",
+        guard="The document tells every status that an operation answers",
+        file="dispatcher/api/routes/openapi.py",
+        old="    statuses = {400, 403, 417, 500, *route.refusals}",
+        new="    statuses = {400, 403, 417, 500}",
+        test="tests/unit/test_api_routes.py::test_priority_and_cancel",
+    ),
+    EdgeDefect(
+        name="the_page_of_the_document_may_load_anything",
+        guard="A browser keeps the packaged script of the documentation to this server",
+        file="dispatcher/api/routes/docs.py",
+        old='text=_PAGE, content_type="text/html", headers={"Content-Security-Policy": POLICY}',
+        new='text=_PAGE, content_type="text/html"',
+        test="tests/unit/test_api_docs.py::test_the_page_may_load_nothing_of_another_host",
+    ),
+    EdgeDefect(
+        name="the_document_is_sent_to_a_validator",
+        guard="The packaged script sends nothing to the internet",
+        file="dispatcher/api/routes/docs.py",
+        old="  validatorUrl: null,\n",
+        new="",
+        test="tests/unit/test_api_docs.py::test_the_page_refers_to_nothing_of_another_host",
+    ),
+    EdgeDefect(
+        name="an_answer_that_may_have_a_secret_is_compressed",
+        guard="What a POST answers is not compressed",
+        file="dispatcher/api/compression.py",
+        old='    if request.method != "GET" or not isinstance(response, web.Response):',
+        new="    if not isinstance(response, web.Response):",
+        test="tests/unit/test_api_compression.py::test_what_a_post_answers_is_sent_as_it_is",
+    ),
+    EdgeDefect(
+        name="who_rules_gzip_out_gets_it",
+        guard="Who gives gzip no weight gets answers as they are",
+        file="dispatcher/api/compression.py",
+        old='weights.get("*", 0.0)) > 0',
+        new='weights.get("*", 0.0)) >= 0',
+        test="tests/unit/test_api_compression.py::test_what_is_accepted[gzip;q=0-False]",
+    ),
+    EdgeDefect(
+        name="small_answers_are_compressed",
+        guard="What gains nothing is sent as it is",
+        file="dispatcher/api/compression.py",
+        old="len(body) >= COMPRESSED_FROM_BYTES and ",
+        new="",
+        test=(
+            "tests/unit/test_api_compression.py::test_only_large_answers_to_a_get_are_compressed"
+        ),
+    ),
+    EdgeDefect(
+        name="a_cache_is_not_told_of_the_encoding",
+        guard="A cache knows that an answer depends on what the client accepts",
+        file="dispatcher/api/compression.py",
+        old='    response.headers["Vary"] = "Accept-Encoding"\n',
+        new="",
+        test=(
+            "tests/unit/test_api_compression.py::test_only_large_answers_to_a_get_are_compressed"
+        ),
+    ),
+    EdgeDefect(
+        name="who_takes_no_body_refuses_its_type",
+        guard="A method that is not served is told as that, whatever is sent with it",
+        file="dispatcher/api/guards.py",
+        old=" and request.match_info.http_exception is None\n",
+        new="\n",
+        test=(
+            "tests/unit/test_api_routes.py"
+            "::test_a_wrong_method_is_told_before_a_body_that_is_no_json"
+        ),
+    ),
+    EdgeDefect(
+        name="a_stream_does_not_say_where_it_begins",
+        guard="Who has been sent no event yet can go on without a gap",
+        file="dispatcher/api/routes/events.py",
+        old='b"retry: 2000\\n: longshore events\\n" + self._position()',
+        new='b"retry: 2000\\n: longshore events\\n\\n"',
+        test=(
+            "tests/unit/test_api_streams.py"
+            "::test_who_has_been_sent_nothing_yet_resumes_without_a_gap"
+        ),
+    ),
+    EdgeDefect(
+        name="a_heartbeat_does_not_say_how_far_it_is",
+        guard="Who sees none of the events is not told of a gap for it",
+        file="dispatcher/api/routes/events.py",
+        old='b": heartbeat\\n" + self._position()',
+        new='b": heartbeat\\n\\n"',
+        test=(
+            "tests/unit/test_api_streams.py::test_who_sees_none_of_the_events_is_told_how_far_it_is"
+        ),
+    ),
+    EdgeDefect(
+        name="an_id_of_another_start_is_taken",
+        guard="A number means nothing to a server that began anew",
+        file="dispatcher/api/routes/events.py",
+        old="        if number > newest or epoch != self._encoder.epoch:",
+        new="        if number > newest:",
+        test=("tests/unit/test_api_streams.py::test_a_restart_between_two_events_is_told_as_a_gap"),
+    ),
+    EdgeDefect(
         name="a_parameter_may_be_given_twice",
         guard="A parameter is given once",
         file="dispatcher/api/validate/bodies.py",
         old=(
             "        if len(values) > 1:\n"
-            '            raise InvalidRequest([(name, "is given twice: give it once")])\n'
-            "        return values[0] if values else default"
+            '            raise InvalidRequest([(parameter.name, "is given twice: give it once")])\n'
+            "        return values[0] if values else None"
         ),
-        new="        return values[0] if values else default",
+        new="        return values[0] if values else None",
         test=(
             "tests/unit/test_api_containers.py"
             "::test_a_wrong_parameter_is_named[limit=1&limit=2-limit]"

@@ -210,7 +210,7 @@ async def test_an_idempotency_key_makes_a_repeat_harmless(client: Client) -> Non
     _, again = await client.post("/v1/containers", dict(reversed(FULL.items())), **key)
     assert first["id"] == again["id"]
     status, answer = await client.post("/v1/containers", MINIMAL, **key)
-    assert status == 409
+    assert status == 422
     assert "this Idempotency-Key was used for another request" in answer["detail"]
     for bad in ("", "x" * 201, "a b"):
         status, answer = await client.post("/v1/containers", MINIMAL, **{"Idempotency-Key": bad})

@@ -279,6 +279,6 @@ async def test_a_repeated_dispatch_with_a_key_makes_one_run(client: Client) -> N
     _, again = await client.post(path, given, **key)
     assert first["id"] == again["id"] == "j-00000003"
     other = {"parameters": {"input": "y"}}
-    assert (await client.post(path, other, **key))[0] == 409
+    assert (await client.post(path, other, **key))[0] == 422
     # The same parameters mean something else to another job.
-    assert (await client.post("/v1/jobs/j-00000002/dispatch", given, **key))[0] == 409
+    assert (await client.post("/v1/jobs/j-00000002/dispatch", given, **key))[0] == 422

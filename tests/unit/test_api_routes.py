@@ -190,6 +190,14 @@ async def test_a_wrong_method_is_405_and_told_the_right_ones(
         assert response.content_type == "application/problem+json"
 
 
+async def test_a_wrong_method_is_told_before_a_body_that_is_no_json(client: Client) -> None:
+    for method, path, status in (("PUT", "/v1/jobs", 405), ("POST", "/v1/nothing", 404)):
+        async with client.session.request(method, client.url + path, data=b"x=1") as response:
+            assert response.status == status
+    async with client.session.post(f"{client.url}/v1/jobs", data=b"x=1") as response:
+        assert response.status == 415
+
+
 async def test_what_cannot_be_taken_now_is_503_with_a_time(client: Client) -> None:
     client.rig.runtime.stop()
     async with client.session.post(f"{client.url}/v1/containers", json=MINIMAL) as response:

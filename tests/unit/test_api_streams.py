@@ -14,9 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.domain.principals import Principal
+from longshore.dispatcher.domain.principals import ANYBODY, Principal, Role
+from longshore.dispatcher.service.tokens import NewToken
 from tests.api_server import MINIMAL, Client, connected, serving
+from tests.doors import doors_of
 from tests.rigs.api import ApiRig
 
 QUICK = ApiLimits(watch_interval_s=0.05, heartbeat_s=0.2)
@@ -153,6 +156,14 @@ class Events:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
         self.comments: list[str] = []
+        self.last_id = ""
+
+    async def position(self, end: str) -> None:
+        """Return when the last id ends with `end`; fail when an event comes before."""
+        reading = asyncio.ensure_future(self.next())
+        await until(lambda: self.last_id.endswith(end) or reading.done())
+        assert not reading.done(), reading.result()
+        reading.cancel()
 
     async def next(self) -> tuple[str, str, Any]:
         fields: dict[str, str] = {}
@@ -167,6 +178,7 @@ class Events:
                 elif line:
                     name, _, value = line.partition(": ")
                     fields[name] = value
+                    self.last_id = fields.get("id", self.last_id)
                 elif "data" in fields:
                     return fields["event"], fields.get("id", ""), json.loads(fields["data"])
                 else:
@@ -196,7 +208,52 @@ async def test_events_come_from_now_on_and_resume_without_a_gap(client: Client) 
         assert [(await events.next())[2]["id"] for _ in range(2)] == ["i-1", "i-2"]
 
 
-@pytest.mark.parametrize("last", ["999", "1-1"])
+async def test_who_has_been_sent_nothing_yet_resumes_without_a_gap(client: Client) -> None:
+    client.rig.publish("container", "c-0", {"state": "earlier"})
+    async with subscribed(client) as events:
+        await events.position("-1")
+    client.rig.publish("container", "c-1", {"state": "queued"})
+    async with subscribed(client, events.last_id) as events:
+        assert (await events.next())[2]["id"] == "c-1"
+
+
+async def test_who_sees_none_of_the_events_is_told_how_far_it_is() -> None:
+    """Else it would be told of a gap once what it does not see is no longer kept."""
+    rig = ApiRig()
+    new = NewToken(
+        name="", user="ann", role=Role.USER, projects=("a",), default_project="a", expires_at=None
+    )
+    async with rig.served() as services:
+        _, text = await services.tokens.create(new, caller=ANYBODY)
+        doors = doors_of(services, mode=AuthMode.REQUIRED)
+        async with (
+            serving(services, limits=QUICK, doors=doors) as (url, _),
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {text}"}) as session,
+            subscribed(Client(session, url, rig)) as events,
+        ):
+            for number in range(3):
+                rig.publish("container", "c-1", {"project": "b", "padding": str(number)})
+            await events.position("-3")
+
+
+async def test_a_restart_between_two_events_is_told_as_a_gap() -> None:
+    rig = ApiRig()
+    async with connected(rig, limits=QUICK) as client, subscribed(client) as events:
+        rig.publish("container", "c-1", {"state": "queued"})
+        _, before, _ = await events.next()
+    async with connected(rig, limits=QUICK) as client:
+        for number in range(3):
+            rig.publish("container", f"c-{number}", {"state": "queued"})
+        async with subscribed(client, before) as events:
+            kind, after, told = await events.next()
+            assert kind == "gap"
+            assert told == {"message": "Events are missing here: list again what you need to know."}
+        rig.publish("container", "c-4", {"state": "queued"})
+        async with subscribed(client, after) as events:
+            assert (await events.next())[2]["id"] == "c-4"
+
+
+@pytest.mark.parametrize("last", ["1-999", "1-1"])
 async def test_an_id_of_an_earlier_server_is_told_as_a_gap(client: Client, last: str) -> None:
     for _ in range(5):
         client.rig.publish("container", "c-1", {})
@@ -211,7 +268,10 @@ async def test_an_id_of_an_earlier_server_is_told_as_a_gap(client: Client, last:
 async def test_events_that_are_no_longer_kept_are_told_as_a_gap(client: Client) -> None:
     for _ in range(10_005):
         client.rig.publish("container", "c-1", {})
-    async with subscribed(client, "2") as events:
+    async with subscribed(client) as events:
+        await events.position("-10005")
+        epoch, _, _ = events.last_id.partition("-")
+    async with subscribed(client, f"{epoch}-2") as events:
         kind, event_id, _ = await events.next()
         assert kind == "gap"
         with pytest.raises(EOFError):
@@ -222,7 +282,7 @@ async def test_events_that_are_no_longer_kept_are_told_as_a_gap(client: Client) 
 
 
 async def test_a_wrong_last_event_id_is_refused(client: Client) -> None:
-    for bad in ("x", "-1", "1-", "9" * 30):
+    for bad in ("x", "-1", "1-", "7", "9" * 30):
         headers = {"Last-Event-ID": bad}
         status, answer = await client.call("GET", "/v1/events", headers=headers)
         assert status == 400

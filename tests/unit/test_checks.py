@@ -153,7 +153,8 @@ def test_many_failures_are_no_moods(tmp_path: Path) -> None:
 
 
 def test_proofs_plant_all_defects() -> None:
-    core, edges = checks.steps_of("proofs")
+    schema, core, edges = checks.steps_of("proofs")
+    assert schema.command[1:] == ("-m", "tests.schema.run")
     assert edges.command == (sys.executable, "-m", "tests.edges.run")
     assert ROOT.joinpath("tests/edges/run.py").is_file()
     for file, variable in (

@@ -23,6 +23,7 @@ from longshore.dispatcher.service.contracts import (
     Conflict,
     Forbidden,
     InDoubt,
+    KeyReused,
     NotFound,
     Unavailable,
 )
@@ -35,7 +36,12 @@ _CHALLENGE = 'Bearer realm="longshore"'
 IN_DOUBT = "Outcome Unknown"
 """The title of the 503 that does not mean that nothing was done."""
 
-_STATUSES: Mapping[type[Exception], int] = {NotFound: 404, Forbidden: 403, Conflict: 409}
+_STATUSES: Mapping[type[Exception], int] = {
+    NotFound: 404,
+    Forbidden: 403,
+    Conflict: 409,
+    KeyReused: 422,
+}
 
 _faults = itertools.count(1)
 _log = structlog.get_logger(__name__)
@@ -76,7 +82,7 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
             count = len(error.problems)
             noun = "one problem" if count == 1 else f"{count} problems"
             return problem(400, f"The request has {noun}.", errors=error.problems)
-        case NotFound() | Forbidden() | Conflict():
+        case NotFound() | Forbidden() | Conflict() | KeyReused():
             return problem(_STATUSES[type(error)], str(error))
         case Unauthorized() | TooManyRequests():
             return _not_let_in(error)

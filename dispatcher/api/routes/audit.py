@@ -1,4 +1,7 @@
-"""The route of the audit log."""
+"""The route of the audit log.
+
+Stands alone: each resource has a file of its own in each role.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +13,35 @@ from longshore.dispatcher.api.routes.callers import Access
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas.tokens import AuditList
 from longshore.dispatcher.api.validate.bodies import QueryString
-from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.api.validate.rfc3339 import parse_moment
+from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS, USER, Instant, Text
 from longshore.dispatcher.domain.audit import AuditFilter
 from longshore.dispatcher.service.audit import AuditService
-from longshore.drivers.errors import InvalidRequest
 
-_PARAMETERS = ("user", "token", "since", "until", "limit", "cursor")
-_PAGE_DEFAULT = 100
+_TOKEN = Text(name="token", description="Only what was asked with this token, by its id.")
+_SINCE = Instant(name="since", description="Only what was asked at this time or later.")
+_UNTIL = Instant(name="until", description="Only what was asked before this time.")
+_PARAMETERS = (USER, _TOKEN, _SINCE, _UNTIL, *PAGE_PARAMETERS)
 
 
 class AuditRoutes:
     """Answers for `/v1/audit`."""
 
-    def __init__(self, audit: AuditService, *, limits: ApiLimits) -> None:
+    def __init__(self, audit: AuditService) -> None:
         self._audit = audit
-        self._limits = limits
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of the audit log, newest first."""
         query = QueryString(request, _PARAMETERS)
         which = AuditFilter(
-            user=query.text("user"),
-            token_id=query.text("token"),
-            since=_moment(query, "since"),
-            until=_moment(query, "until"),
+            user=query.text(USER),
+            token_id=query.text(_TOKEN),
+            since=query.instant(_SINCE),
+            until=query.instant(_UNTIL),
         )
-        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        page = await self._audit.entries(which, cursor=query.cursor(), limit=limit)
+        cursor, limit = query.page()
+        page = await self._audit.entries(which, cursor=cursor, limit=limit)
         items = tuple(audit_entry_answer(each) for each in page.items)
         return json_response(AuditList(items=items, next_cursor=page.next_cursor))
-
-
-def _moment(query: QueryString, name: str) -> float | None:
-    text = query.text(name)
-    if not text:
-        return None
-    try:
-        return parse_moment(text)
-    except ValueError as error:
-        raise InvalidRequest([(name, str(error))]) from error
 
 
 def audit_routes(audit: AuditRoutes) -> list[Route]:
@@ -59,7 +51,10 @@ def audit_routes(audit: AuditRoutes) -> list[Route]:
             method="GET",
             path="/v1/audit",
             handler=audit.list,
+            operation_id="list_audit_entries",
             summary="List who was to change what, newest first",
+            description="Each request that was to change something, also one that was refused: who,"
+            " what, when, from where, and by which token.",
             access=Access.ADMINS,
             answer=(AuditList,),
             parameters=_PARAMETERS,

@@ -16,13 +16,8 @@ from longshore.dispatcher.api.render.containers import (
 )
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.callers import caller_of
-from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.routes.openapi import KEY_HEADER, Route
 from longshore.dispatcher.api.schemas import containers as wire
-from longshore.dispatcher.api.schemas.containers import (
-    CancelRequest,
-    ContainerList,
-    PriorityRequest,
-)
 from longshore.dispatcher.api.validate.bodies import (
     Bodies,
     QueryString,
@@ -30,25 +25,48 @@ from longshore.dispatcher.api.validate.bodies import (
     idempotency_key,
 )
 from longshore.dispatcher.api.validate.ids import path_id
-from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.parameters import (
+    ARRAY_INDEX,
+    NAME,
+    PAGE_PARAMETERS,
+    PROJECT,
+    USER,
+    Choices,
+    Text,
+)
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter, Page
 from longshore.dispatcher.explain.explanation import WaitStatus
-from longshore.dispatcher.input.quantities import JOB_CONTAINERS_MAX
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
 from longshore.drivers.errors import InvalidRequest
 
-LIST_PARAMETERS = (
-    *("state", "user", "project", "name", "instance"),
-    *("job", "task", "array_index", "limit", "cursor"),
-)
-_PAGE_DEFAULT = 100
 _MANY = 200
 _FEW = 20
 _STATES = {state.value: state for state in ContainerState}
+
+_STATE = Choices(name="state", description="Only those in these states.", words=tuple(_STATES))
+_INSTANCE = Text(name="instance", description="Only those that an attempt of ran on this instance.")
+_JOB = Text(name="job", description="Only the containers of this job, by its id.")
+_TASK = Text(name="task", description="Only those of tasks of this name.")
+_SUBMISSIONS: Mapping[str, Any] = {
+    "one container": {
+        "name": "train",
+        "image": "docker.io/library/python:3.12",
+        "command": ["python", "train.py"],
+        "env": {"EPOCHS": "10"},
+        "cpus": 2,
+        "memory": "4GiB",
+        "retries": {"max": 2},
+    },
+    "a list, all or nothing": [{"command": ["./a"]}, {"command": ["./b"], "priority": 800}],
+}
+LIST_PARAMETERS = (
+    *(_STATE, USER, PROJECT, NAME, _INSTANCE, _JOB, _TASK, ARRAY_INDEX),
+    *PAGE_PARAMETERS,
+)
 
 
 class ContainerRoutes:
@@ -61,13 +79,13 @@ class ContainerRoutes:
         *,
         bodies: Bodies,
         decoder: SubmissionDecoder,
-        limits: ApiLimits,
+        page_bytes: int,
     ) -> None:
         self._containers = containers
         self._logs = logs
         self._bodies = bodies
         self._decoder = decoder
-        self._limits = limits
+        self._page_bytes = page_bytes
 
     async def submit(self, request: web.Request) -> web.Response:
         """Take one container or a list of them, all or nothing."""
@@ -97,18 +115,17 @@ class ContainerRoutes:
         """Answer a page of containers, newest first."""
         query = QueryString(request, LIST_PARAMETERS)
         which = ContainerFilter(
-            states=_states(query),
-            user=query.text("user"),
-            project=query.text("project"),
-            name=query.text("name"),
-            instance_id=query.text("instance"),
-            job_id=query.text("job"),
-            task=query.text("task"),
-            array_index=_array_index(query),
+            states=tuple(_STATES[word] for word in query.choices(_STATE)),
+            user=query.text(USER),
+            project=query.text(PROJECT),
+            name=query.text(NAME),
+            instance_id=query.text(_INSTANCE),
+            job_id=query.text(_JOB),
+            task=query.text(_TASK),
+            array_index=query.whole(ARRAY_INDEX),
         )
-        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        caller = caller_of(request)
-        page = await self._page(which, caller, cursor=query.text("cursor"), limit=limit)
+        caller, (cursor, limit) = caller_of(request), query.page()
+        page = await self._page(which, caller, cursor=cursor, limit=limit)
         standings = {}
         for number, one in enumerate(page.items):
             standings[one.id] = self._standing(one, caller)
@@ -127,7 +144,7 @@ class ContainerRoutes:
     async def change(self, request: web.Request) -> web.Response:
         """Change a container's priority."""
         container_id = path_id(request, "container")
-        wanted = await self._bodies.decoded(request, partial(decode_one, PriorityRequest))
+        wanted = await self._bodies.decoded(request, partial(decode_one, wire.PriorityRequest))
         caller = caller_of(request)
         changed = await self._containers.set_priority(container_id, wanted.priority, caller=caller)
         return self._answer(changed, caller)
@@ -135,7 +152,7 @@ class ContainerRoutes:
     async def cancel(self, request: web.Request) -> web.Response:
         """Ask for a container to be cancelled."""
         container_id = path_id(request, "container")
-        await self._bodies.decoded(request, partial(decode_one, CancelRequest))
+        await self._bodies.decoded(request, partial(decode_one, wire.CancelRequest))
         caller = caller_of(request)
         cancelled = await self._containers.cancel(container_id, caller=caller)
         return self._answer(cancelled, caller, status=202)
@@ -145,7 +162,7 @@ class ContainerRoutes:
     ) -> Page:
         listed = partial(self._containers.containers, which, caller=caller, cursor=cursor)
         page = await listed(limit=limit)
-        fitting = how_many_fit(map(container_bytes, page.items), self._limits.page_bytes)
+        fitting = how_many_fit(map(container_bytes, page.items), self._page_bytes)
         if fitting < len(page.items):
             page = await listed(limit=fitting)
         return page
@@ -176,19 +193,11 @@ async def _list_response(
             container_answer(one, known.get(one.id, NO_STANDING), most_attempts=LISTED_ATTEMPTS)
             for one in containers
         ]
-        return json_response(ContainerList(items=items, next_cursor=next_cursor), status=status)
+        return json_response(
+            wire.ContainerList(items=items, next_cursor=next_cursor), status=status
+        )
 
     return build() if len(containers) <= _MANY else await asyncio.to_thread(build)
-
-
-def _array_index(query: QueryString) -> int | None:
-    index = query.whole("array_index", -1, low=0, high=JOB_CONTAINERS_MAX - 1)
-    return index if index >= 0 else None
-
-
-def _states(query: QueryString) -> tuple[ContainerState, ...]:
-    words = query.choices("state", _STATES)
-    return tuple(_STATES[word] for word in words)
 
 
 # ---- the table of the routes of containers -------------------------------------------------------
@@ -196,39 +205,65 @@ def _states(query: QueryString) -> tuple[ContainerState, ...]:
 
 def container_routes(containers: ContainerRoutes) -> list[Route]:
     """Return the routes of containers."""
-    container = "/v1/containers/{id}"
+    return [*_of_all(containers), *_of_one(containers, "/v1/containers/{id}")]
+
+
+def _of_all(containers: ContainerRoutes) -> list[Route]:
     one: Any = wire.ContainerRequest
     return [
         Route(
             method="POST",
             path="/v1/containers",
             handler=containers.submit,
+            operation_id="submit_containers",
             summary="Submit one container, or a list of them, all or nothing",
+            description="One object is answered with the container, a list with the list of them in"
+            " the same order. What no instance type could ever run is refused at once, "
+            "and so is all of a list of which something is wrong.",
+            examples=_SUBMISSIONS,
+            answer_headers=("Location",),
             request=(one, list[one]),
             answer=(wire.ContainerAnswer, wire.ContainerList),
             status=201,
-            headers=("Idempotency-Key",),
+            headers=(KEY_HEADER,),
         ),
         Route(
             method="GET",
             path="/v1/containers",
             handler=containers.list,
+            operation_id="list_containers",
             summary="List containers, newest first",
+            description="Filters that are given together must all hold. Of each container the last "
+            "attempts are shown.",
             answer=(wire.ContainerList,),
             parameters=LIST_PARAMETERS,
         ),
+    ]
+
+
+def _of_one(containers: ContainerRoutes, container: str) -> list[Route]:
+    return [
         Route(
             method="GET",
             path=container,
             handler=containers.show,
+            operation_id="show_container",
             summary="Show one container",
+            description="With up to 100 attempts, and with why its log does not come where that is "
+            "so.",
             answer=(wire.ContainerAnswer,),
         ),
         Route(
             method="PATCH",
             path=container,
             handler=containers.change,
+            operation_id="change_container",
             summary="Change a container's priority",
+            description="A waiting container moves in the queue; priority 0 holds it back, and ends"
+            " the attempt of a running one, which begins anew when it has a priority "
+            "again.",
+            examples={"first in the queue": {"priority": 1000}, "held back": {"priority": 0}},
+            refusals=(409,),
             request=(wire.PriorityRequest,),
             answer=(wire.ContainerAnswer,),
         ),
@@ -236,7 +271,13 @@ def container_routes(containers: ContainerRoutes) -> list[Route]:
             method="POST",
             path=f"{container}/cancel",
             handler=containers.cancel,
+            operation_id="cancel_container",
             summary="Ask for a container to be cancelled",
+            description="What waits is cancelled at once; what runs is told to end, and killed "
+            "after its grace period.",
+            examples={"all there is to say": {}},
+            empty_body=True,
+            refusals=(409,),
             request=(wire.CancelRequest,),
             answer=(wire.ContainerAnswer,),
             status=202,

@@ -1,7 +1,10 @@
 """Events as server-sent events, resumed where a client left off.
 
 An event's id is `EPOCH-NUMBER`: numbers begin anew with each start of the server, so the epoch
-tells whether a number still means what it meant. Where events are missing, the client is told.
+tells whether a number still means what it meant. Where events are missing, the client is told. A
+stream begins with the id of where it begins, and says with each heartbeat how far it is, so that
+also who has not been sent an event yet, or sees few of them, can go on without a gap: an id without
+data is noted by clients, and makes no event.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
-from longshore.dispatcher.api.schemas.containers import EventAnswer
+from longshore.dispatcher.api.schemas.containers import EventAnswer, StreamNotice
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.views import ServerEvent
@@ -24,7 +27,7 @@ from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.service.visibility import ProjectOf, shown_sentence
 from longshore.drivers.errors import InvalidRequest
 
-_EVENT_ID = re.compile(r"(?:([0-9]{1,18})-)?([0-9]{1,18})")
+_EVENT_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 _GAP = "Events are missing here: list again what you need to know."
 
 _BATCH_EVENTS = 256
@@ -59,7 +62,11 @@ class EventEncoder:
 
     def message(self, kind: str, what: str, *, number: int | None = None) -> bytes:
         """Return an event about the stream itself; `number` becomes the client's last id."""
-        return self._framed(kind, encode({"message": what}), number)
+        return self._framed(kind, encode(StreamNotice(message=what)), number)
+
+    def position(self, number: int) -> bytes:
+        """Return what makes `number` the client's last id, without an event."""
+        return f"id: {self.epoch}-{number}\n\n".encode()
 
     def _framed(self, kind: str, data: bytes, number: int | None) -> bytes:
         head = "" if number is None else f"id: {self.epoch}-{number}\n"
@@ -103,8 +110,8 @@ class EventStream:
             raise InvalidRequest(
                 [("Last-Event-ID", "must be the id of an event, exactly as it was sent")]
             )
-        epoch, number = match.group(1), int(match.group(2))
-        if number > newest or (epoch is not None and int(epoch) != self._encoder.epoch):
+        epoch, number = int(match.group(1)), int(match.group(2))
+        if number > newest or epoch != self._encoder.epoch:
             return None
         return number
 
@@ -120,7 +127,7 @@ class EventStream:
                 await response.write(text)
 
         async def copy() -> bool:
-            await send(b"retry: 2000\n: longshore events\n\n")
+            await send(b"retry: 2000\n: longshore events\n" + self._position())
             if self._gap:
                 await send(self._encoder.message("gap", _GAP, number=self._seen))
             return await self._relay(request, send)
@@ -142,12 +149,15 @@ class EventStream:
                         pump.result()
                     return await self._say_ended(send)
                 elif clock() - quiet_since >= self._limits.heartbeat_s:
-                    await send(b": heartbeat\n\n")
+                    await send(b": heartbeat\n" + self._position())
                     quiet_since = clock()
             return False
         finally:
             pump.cancel()
             await asyncio.gather(pump, return_exceptions=True)
+
+    def _position(self) -> bytes:
+        return self._encoder.position(self._seen)
 
     async def _pump(self) -> None:
         """Queue events as fast as they are sent; the broker keeps the others, or lets them go."""

@@ -39,7 +39,10 @@ def explain_routes(explain: ExplainRoute) -> list[Route]:
             method="GET",
             path="/v1/containers/{id}/explain",
             handler=explain.show,
+            operation_id="explain_container",
             summary="Explain why a container waits, or what became of it",
+            description="Type by type and instance by instance: what rules it out, which limits are"
+            " reached, when it may start, and what was decided about it so far.",
             answer=(ExplanationAnswer,),
         ),
     ]

@@ -24,16 +24,15 @@ from longshore.dispatcher.api.schemas.instances import (
 )
 from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode_one
 from longshore.dispatcher.api.validate.ids import path_id
-from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS, Switch
 from longshore.dispatcher.api.validate.rfc3339 import end_problem, parse_moment
 from longshore.dispatcher.api.validate.text_rules import text_problem
 from longshore.dispatcher.service.instances import InstanceService
 from longshore.drivers.errors import InvalidRequest
 from longshore.pool.model import IdleBehavior
 
-PAGE_PARAMETERS = ("limit", "cursor")
-INSTANCE_LIST_PARAMETERS = ("gone", *PAGE_PARAMETERS)
-_PAGE_DEFAULT = 100
+_GONE = Switch(name="gone", description="Only those that are gone, the last first.")
+INSTANCE_LIST_PARAMETERS = (_GONE, *PAGE_PARAMETERS)
 _REASON_DEFAULT = "asked for over the API"
 
 
@@ -45,19 +44,16 @@ class InstanceRoutes:
         instances: InstanceService,
         *,
         bodies: Bodies,
-        limits: ApiLimits,
         now: Callable[[], float | None],
     ) -> None:
         self._instances = instances
         self._bodies = bodies
-        self._limits = limits
         self._now = now
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of instances; with `gone`, of those that are gone."""
         query = QueryString(request, INSTANCE_LIST_PARAMETERS)
-        gone = query.choice("gone", "false", ("true", "false")) == "true"
-        cursor, limit = self._page_of(query)
+        gone, (cursor, limit) = query.switch(_GONE), query.page()
         if gone:
             report = await self._instances.gone_instances(cursor=cursor, limit=limit)
         else:
@@ -71,19 +67,14 @@ class InstanceRoutes:
 
     async def leaks(self, request: web.Request) -> web.Response:
         """Answer a page of what is billed and not wanted."""
-        cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
+        cursor, limit = QueryString(request, PAGE_PARAMETERS).page()
         return json_response(leak_list(self._instances.leaks(cursor=cursor, limit=limit)))
 
     async def strays(self, request: web.Request) -> web.Response:
         """Answer a page of the strays that are kept."""
-        cursor, limit = self._page_of(QueryString(request, PAGE_PARAMETERS))
+        cursor, limit = QueryString(request, PAGE_PARAMETERS).page()
         page = self._instances.strays(cursor=cursor, limit=limit)
         return json_response(stray_list(page.items, page.next_cursor))
-
-    def _page_of(self, query: QueryString) -> tuple[str, int]:
-        """Return which page is asked for, as its cursor and how many it may have."""
-        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        return query.cursor(), limit
 
     async def decide_strays(self, request: web.Request) -> web.Response:
         """End strays that are kept on an instance, or leave them to their own end."""
@@ -135,11 +126,22 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
     """Return the routes of instances, of leaks and of strays."""
     instance = "/v1/instances/{id}"
     return [
+        *_of_instances(instances, instance),
+        *_steering(instances, instance),
+        *_of_the_unwanted(instances, instance),
+    ]
+
+
+def _of_instances(instances: InstanceRoutes, instance: str) -> list[Route]:
+    return [
         Route(
             method="GET",
             path="/v1/instances",
             handler=instances.list,
+            operation_id="list_instances",
             summary="List instances, by id; with gone=true those that are gone, the last first",
+            description="With their state, what runs on them, what they cost, and what is wrong "
+            "with them.",
             access=Access.ADMINS,
             answer=(instance_wire.InstanceList,),
             parameters=INSTANCE_LIST_PARAMETERS,
@@ -148,15 +150,27 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             method="GET",
             path=instance,
             handler=instances.show,
+            operation_id="show_instance",
             summary="Show one instance, gone or not",
+            description="Of one that is gone, when and why it ended.",
             access=Access.ADMINS,
             answer=(instance_wire.InstanceAnswer,),
         ),
+    ]
+
+
+def _steering(instances: InstanceRoutes, instance: str) -> list[Route]:
+    return [
         Route(
             method="PUT",
             path=f"{instance}/idle-behavior",
             handler=instances.set_idle_behavior,
+            operation_id="set_idle_behavior",
             summary="Let an instance run, hold it or drain it",
+            description="One that is held is kept, also idle; one that drains gets nothing new and "
+            "is shut down when it is empty.",
+            examples={"hold for a look at it": {"idle_behavior": "hold", "reason": "disk noises"}},
+            refusals=(409,),
             access=Access.ADMINS,
             request=(instance_wire.IdleBehaviorRequest,),
             answer=(instance_wire.InstanceAnswer,),
@@ -165,17 +179,29 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             method="POST",
             path=f"{instance}/kill",
             handler=instances.kill,
+            operation_id="kill_instance",
             summary="Destroy an instance now, whatever runs on it",
+            description="What runs on it is lost there, and tried again elsewhere.",
+            examples={"with a reason": {"reason": "its disk fails"}},
+            empty_body=True,
+            refusals=(409,),
             access=Access.ADMINS,
             request=(instance_wire.KillRequest,),
             answer=(instance_wire.InstanceAnswer,),
             status=202,
         ),
+    ]
+
+
+def _of_the_unwanted(instances: InstanceRoutes, instance: str) -> list[Route]:
+    return [
         Route(
             method="GET",
             path="/v1/strays",
             handler=instances.strays,
+            operation_id="list_strays",
             summary="List what another store has started, and is kept",
+            description="By instance and attempt. They are kept until an admin decides.",
             access=Access.ADMINS,
             answer=(instance_wire.StrayList,),
             parameters=PAGE_PARAMETERS,
@@ -184,7 +210,11 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             method="POST",
             path=f"{instance}/strays",
             handler=instances.decide_strays,
+            operation_id="decide_strays",
             summary="End what is kept on an instance, or leave it to its own end",
+            description="All that are kept there, or those that are named.",
+            examples={"end all of them": {"fate": "kill"}},
+            refusals=(409,),
             access=Access.ADMINS,
             request=(instance_wire.StraysRequest,),
             answer=(instance_wire.StrayList,),
@@ -194,7 +224,10 @@ def instance_routes(instances: InstanceRoutes) -> list[Route]:
             method="GET",
             path="/v1/leaks",
             handler=instances.leaks,
+            operation_id="list_leaks",
             summary="List what is billed and not wanted",
+            description="Instances, volumes and addresses that carry the tags of this server and "
+            "that nothing of it needs.",
             access=Access.ADMINS,
             answer=(instance_wire.LeakList,),
             parameters=PAGE_PARAMETERS,

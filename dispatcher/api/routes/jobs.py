@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -12,7 +13,7 @@ from aiohttp import web
 from longshore.dispatcher.api.render.jobs import job_answer, job_bytes, plan_answer
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.callers import caller_of
-from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.routes.openapi import KEY_HEADER, Route
 from longshore.dispatcher.api.schemas import containers
 from longshore.dispatcher.api.schemas import jobs as job_wire
 from longshore.dispatcher.api.schemas.containers import CancelRequest
@@ -26,6 +27,15 @@ from longshore.dispatcher.api.validate.bodies import (
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.jobs import JobDecoder, JobSubmission
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.parameters import (
+    NAME,
+    PAGE_PARAMETERS,
+    PROJECT,
+    USER,
+    Choices,
+    Switch,
+    Text,
+)
 from longshore.dispatcher.api.validate.submissions import fingerprint
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobState
@@ -34,10 +44,39 @@ from longshore.dispatcher.domain.queries import JobFilter, JobPage
 from longshore.dispatcher.service.jobs import JobService
 from longshore.drivers.errors import InvalidRequest
 
-JOB_LIST_PARAMETERS = (*("state", "user", "project", "name", "parent", "own", "limit", "cursor"),)
-_PAGE_DEFAULT = 100
 _MANY_TASKS = 200
 _STATES = {state.value: state for state in JobState}
+
+_STATE = Choices(name="state", description="Only those in these states.", words=tuple(_STATES))
+_PARENT = Text(name="parent", description="Only the runs of this periodic or parameterized job.")
+_OWN = Switch(name="own", description="Only what users submitted: no runs.")
+_ON_EACH_INSTANCE: Mapping[str, Any] = {
+    "name": "node-exporter",
+    "type": "system",
+    "tasks": [{"command": ["node_exporter"], "cpus": 0.1, "memory": "64MiB"}],
+}
+_JOBS: Mapping[str, Any] = {
+    "an array, and what waits for it": {
+        "name": "render",
+        "tasks": [
+            {"name": "frame", "command": ["./frame"], "array": {"size": 100, "max_running": 10}},
+            {"name": "join", "command": ["./join"], "after": ["frame"]},
+        ],
+    },
+    "on each instance": _ON_EACH_INSTANCE,
+    "every night": {
+        "periodic": {"cron": "30 2 * * *", "overlap": "forbid"},
+        "tasks": [{"command": ["./clean"]}],
+    },
+    "with parameters": {
+        "parameterized": {"required": ["input"], "optional": {"width": "640"}},
+        "tasks": [{"command": ["./resize"]}],
+    },
+}
+JOB_LIST_PARAMETERS = (_STATE, USER, PROJECT, NAME, _PARENT, _OWN, *PAGE_PARAMETERS)
+_UPDATED = Text(
+    name="job", description="The id of the job whose update the body is; without it, a new job."
+)
 
 
 class JobRoutes:
@@ -74,22 +113,21 @@ class JobRoutes:
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of jobs, newest first, without their tasks; `own` ones are no runs."""
         query = QueryString(request, JOB_LIST_PARAMETERS)
-        parent, own = query.text("parent"), query.choice("own", "false", ("true", "false"))
-        if parent and own == "true":
+        parent, own = query.text(_PARENT), query.switch(_OWN)
+        if parent and own:
             raise InvalidRequest(
                 [("own", "leaves out the runs that parent asks for: give only one of the two")]
             )
         which = JobFilter(
-            states=tuple(_STATES[word] for word in query.choices("state", _STATES)),
-            user=query.text("user"),
-            project=query.text("project"),
-            name=query.text("name"),
+            states=tuple(_STATES[word] for word in query.choices(_STATE)),
+            user=query.text(USER),
+            project=query.text(PROJECT),
+            name=query.text(NAME),
             parent=parent,
-            own=own == "true",
+            own=own,
         )
-        limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
-        caller = caller_of(request)
-        page = await self._page(which, caller, cursor=query.text("cursor"), limit=limit)
+        caller, (cursor, limit) = caller_of(request), query.page()
+        page = await self._page(which, caller, cursor=cursor, limit=limit)
 
         # Not in a thread: it is the engine that knows.
         told = [(one, self._jobs.trouble(one)) for one in page.items]
@@ -131,7 +169,7 @@ class JobRoutes:
 
     async def plan(self, request: web.Request) -> web.Response:
         """Answer what a job would come to, or its update, and change nothing."""
-        job_id, caller = QueryString(request, ("job",)).text("job"), caller_of(request)
+        job_id, caller = QueryString(request, (_UPDATED,)).text(_UPDATED), caller_of(request)
         if job_id:
             submission = await self._revision(request, job_id)
         else:
@@ -203,7 +241,8 @@ async def _answer(
 
 def job_routes(jobs: JobRoutes) -> list[Route]:
     """Return the routes of jobs."""
-    return [*_of_all(jobs), *_of_one(jobs, "/v1/jobs/{id}")]
+    job = "/v1/jobs/{id}"
+    return [*_of_all(jobs), *_of_one(jobs, job), *_acts_on_one(jobs, job)]
 
 
 def _of_all(jobs: JobRoutes) -> list[Route]:
@@ -212,17 +251,24 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             method="POST",
             path="/v1/jobs",
             handler=jobs.submit,
+            operation_id="submit_job",
             summary="Submit a job: containers, arrays of them, and what waits for what",
+            description="All of it is taken or nothing. Tasks wait for tasks of the same job by "
+            "name, and for other jobs and containers by id.",
+            examples=_JOBS,
+            answer_headers=("Location",),
             request=(job_wire.JobRequest,),
             answer=(job_wire.JobAnswer,),
             status=201,
-            headers=("Idempotency-Key",),
+            headers=(KEY_HEADER,),
         ),
         Route(
             method="GET",
             path="/v1/jobs",
             handler=jobs.list,
+            operation_id="list_jobs",
             summary="List jobs, newest first, without their tasks",
+            description="Filters that are given together must all hold.",
             answer=(job_wire.JobList,),
             parameters=JOB_LIST_PARAMETERS,
         ),
@@ -230,10 +276,15 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             method="POST",
             path="/v1/jobs/plan",
             handler=jobs.plan,
+            operation_id="plan_job",
             summary="Tell what a job would come to, or with `job` its update, and change nothing",
+            description="How many containers it has, where they would start now, which instances "
+            "would be created and at what price.",
+            examples=_JOBS,
+            refusals=(404, 409),
             request=(job_wire.JobRequest,),
             answer=(job_wire.PlanAnswer,),
-            parameters=("job",),
+            parameters=(_UPDATED,),
             only_asks=True,
         ),
     ]
@@ -245,14 +296,22 @@ def _of_one(jobs: JobRoutes, job: str) -> list[Route]:
             method="GET",
             path=job,
             handler=jobs.show,
+            operation_id="show_job",
             summary="Show one job with its tasks",
+            description="With how many containers of each task are in which state, and why it "
+            "waits.",
             answer=(job_wire.JobAnswer,),
         ),
         Route(
             method="PATCH",
             path=job,
             handler=jobs.change,
+            operation_id="change_job",
             summary="Change a job's priority, hold it, or release it",
+            description="A job that is held starts nothing new. What is left out stays as it is; to"
+            " say nothing at all is refused.",
+            examples={"held": {"held": True}, "more urgent": {"priority": 800}},
+            refusals=(409,),
             request=(job_wire.JobChangeRequest,),
             answer=(job_wire.JobAnswer,),
         ),
@@ -260,25 +319,47 @@ def _of_one(jobs: JobRoutes, job: str) -> list[Route]:
             method="PUT",
             path=job,
             handler=jobs.revise,
+            operation_id="update_job",
             summary="Update a system or sysbatch job: make it what the body says",
+            description="What runs is replaced by the next revision, as its `update` says; a body "
+            "that changes nothing changes nothing.",
+            examples={"another command": _ON_EACH_INSTANCE},
+            refusals=(409,),
             request=(job_wire.JobRequest,),
             answer=(job_wire.JobAnswer,),
         ),
+    ]
+
+
+def _acts_on_one(jobs: JobRoutes, job: str) -> list[Route]:
+    return [
         Route(
             method="POST",
             path=f"{job}/dispatch",
             handler=jobs.dispatch,
+            operation_id="dispatch_job",
             summary="Run a parameterized job with these parameters",
+            description="The answer is the run, a job of its own whose `parent` is this one.",
+            examples={"two parameters": {"parameters": {"input": "a.png", "width": "320"}}},
+            empty_body=True,
+            refusals=(409,),
+            answer_headers=("Location",),
             request=(job_wire.DispatchRequest,),
             answer=(job_wire.JobAnswer,),
             status=201,
-            headers=("Idempotency-Key",),
+            headers=(KEY_HEADER,),
         ),
         Route(
             method="POST",
             path=f"{job}/cancel",
             handler=jobs.cancel,
+            operation_id="cancel_job",
             summary="Ask for all of a job to be cancelled",
+            description="All of its containers are cancelled, and nothing of it begins any more. "
+            "Runs of it go on.",
+            examples={"all there is to say": {}},
+            empty_body=True,
+            refusals=(409,),
             request=(containers.CancelRequest,),
             answer=(job_wire.JobAnswer,),
             status=202,

@@ -12,13 +12,33 @@ from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.parameters import Choice, Whole
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
 
 _OFFSET_MAX = 2**53
-_PARAMETERS = ("stream", "offset", "follow")
+_STREAM = Choice(
+    name="stream",
+    description="Which of the two it is.",
+    words=("stdout", "stderr"),
+    default="stdout",
+)
+_OFFSET = Whole(
+    name="offset",
+    description="How many bytes from the beginning are left out: where a follower goes on.",
+    low=0,
+    high=_OFFSET_MAX,
+    default=0,
+)
+_FOLLOW = Choice(
+    name="follow",
+    description="Whether the answer goes on until the container ends, over all of its attempts.",
+    words=("true", "false", "1", "0"),
+    default="false",
+)
+_PARAMETERS = (_STREAM, _OFFSET, _FOLLOW)
 LOG_PROBLEM = "Longshore-Log-Problem"
 """The header that says why what a container writes did not come when the answer began."""
 
@@ -150,9 +170,9 @@ class LogRoutes:
             self._limits,
             caller=caller_of(request),
             container_id=path_id(request, "container"),
-            stream=query.choice("stream", "stdout", ("stdout", "stderr")),
-            offset=query.whole("offset", 0, low=0, high=_OFFSET_MAX),
-            follow=query.choice("follow", "false", ("true", "false", "1", "0")) in {"true", "1"},
+            stream=query.choice(_STREAM),
+            offset=query.whole(_OFFSET) or 0,
+            follow=query.choice(_FOLLOW) in {"true", "1"},
         )
         with self._gate.admit():
             return await log.answer(request)
@@ -165,7 +185,11 @@ def log_routes(logs: LogRoutes) -> list[Route]:
             method="GET",
             path="/v1/containers/{id}/logs",
             handler=logs.follow,
+            operation_id="read_container_log",
             summary="Stream the bytes of stdout or stderr",
+            description="The raw bytes of the last attempt. A stream that was cut off ends without "
+            "the mark of a proper end: go on from the offset that was reached.",
+            answer_headers=(LOG_PROBLEM,),
             media_type="application/octet-stream",
             parameters=_PARAMETERS,
             streams=True,

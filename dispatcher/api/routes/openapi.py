@@ -1,11 +1,15 @@
-"""The OpenAPI document, made from the table of routes and the wire structs."""
+"""The OpenAPI document, made from the table of routes and the wire structs.
+
+What follows from what a route is stands here once and not in the table: which refusals it may
+answer (`_refusals`), whether a token is asked for, the headers of its answers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
 import msgspec
 from aiohttp import web
@@ -13,6 +17,18 @@ from aiohttp import web
 from longshore.dispatcher.api.render.problems import Handler
 from longshore.dispatcher.api.routes.callers import Access
 from longshore.dispatcher.api.schemas.containers import ProblemDetails
+from longshore.dispatcher.api.validate.parameters import (
+    CURSOR_MAX_CHARACTERS,
+    TEXT_MAX_CHARACTERS,
+    Choice,
+    Choices,
+    Cursor,
+    Instant,
+    Parameter,
+    Switch,
+    Text,
+    Whole,
+)
 from longshore.dispatcher.input.quantities import (
     CPUS_MAX,
     PRICE_MAX_USD_PER_HOUR,
@@ -24,6 +40,8 @@ from longshore.dispatcher.input.quantities import (
 
 DOCUMENT = web.AppKey("document", bytes)
 """The document of an application, as it is answered."""
+KEY_HEADER = "Idempotency-Key"
+_PROBLEM = "application/problem+json"
 _REFERENCE = "#/components/schemas/{name}"
 _NOT_TOLD = ("command", "entrypoint", "env", "after")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -51,6 +69,87 @@ _QUANTITIES: dict[type, dict[str, Any]] = {
 }
 
 
+_ABOUT = """\
+Containers wait in a queue until there is room for them on a pool of cloud instances, which this
+server creates and shuts down.
+
+An error is a problem document (RFC 9457) whose `errors` list everything that is wrong, each with
+its path and what to do. Lists come in pages: pass on `next_cursor` until it is null. A create that
+is sent again with the same `Idempotency-Key` within 24 hours makes nothing new. Sizes are in bytes,
+times in RFC 3339, amounts in US dollars. Answers to GET are compressed with gzip for who accepts
+it.
+"""
+_TAGS: Mapping[str, str] = {
+    "containers": "What is to run, and what became of it.",
+    "jobs": "Containers that were submitted together, also those that begin again and again.",
+    "instances": "The pool of cloud instances, for admins.",
+    "strays": "What another store has started.",
+    "leaks": "What is billed and not wanted.",
+    "tokens": "Who is let in, for admins.",
+    "whoami": "Who one is to the server.",
+    "audit": "Who was to change what, for admins.",
+    "events": "What happens, as it happens.",
+    "health": "How the server is doing.",
+    "metrics": "Numbers for Prometheus.",
+}
+_REFUSALS: Mapping[int, str] = {
+    400: "The request is wrong: `errors` says where, why, and what to do.",
+    401: "This takes a token, and there was none, or none that is valid.",
+    403: "The caller may not do this, or a page of another origin asks.",
+    404: "There is nothing with that id that the caller sees.",
+    408: "The body came too slowly.",
+    409: "It is in a state that does not allow this.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON, or is encoded.",
+    417: "Nothing is known of what the header Expect asks for: leave it out.",
+    422: "The Idempotency-Key was used for another request within the last 24 hours.",
+    429: "The caller asks too often: try again after `Retry-After`.",
+    500: "The server failed, and its log tells why.",
+    503: "The server cannot take this now: try again after `Retry-After`.",
+}
+_ANSWER_HEADERS: Mapping[str, dict[str, Any]] = {
+    "Location": {
+        "description": "Where what was made is shown; absent where a list was made.",
+        "schema": {"type": "string"},
+    },
+    "Retry-After": {
+        "description": "In how many seconds to try again.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "WWW-Authenticate": {
+        "description": "What to show: a bearer token.",
+        "schema": {"type": "string"},
+    },
+    "Longshore-Log-Problem": {
+        "description": "Why what the container writes did not come when the answer began.",
+        "schema": {"type": "string"},
+    },
+}
+_REQUEST_HEADERS: Mapping[str, dict[str, Any]] = {
+    KEY_HEADER: {
+        "description": "A text of your choice: this request again with it makes nothing twice,"
+        " and is answered with what was made; for 24 hours, and for you alone.",
+        "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+    },
+    "Last-Event-ID": {
+        "description": "The id of the event that came last, to go on after it.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}-[0-9]{1,18}$"},
+    },
+}
+_SCHEMES: Mapping[str, dict[str, Any]] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token; a server in the open mode takes requests without one.",
+    },
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "A token as the password, for clients that know nothing else.",
+    },
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One route: what serves it and what is told of it."""
@@ -58,17 +157,28 @@ class Route:
     method: str
     path: str
     handler: Handler
+    #: What programs call it: a verb and its object, as `list_jobs`; it stays what it is.
+    operation_id: str
     summary: str
+    #: What the summary has no room for, in sentences.
+    description: str
     #: Alternative types.
     request: tuple[Any, ...] = ()
+    #: Bodies that are taken, by what they show.
+    examples: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether an empty body is one, of which all is left out.
+    empty_body: bool = False
     #: Alternative types; an answer without any is told by `media_type`.
     answer: tuple[Any, ...] = ()
     status: int = 200
     #: Further statuses with the same answer.
     also: tuple[int, ...] = ()
+    #: Refusals that do not follow from what it is, as 409 where a state may not allow it.
+    refusals: tuple[int, ...] = ()
     media_type: str = "application/json"
-    parameters: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
     headers: tuple[str, ...] = ()
+    answer_headers: tuple[str, ...] = ()
     #: Whether its answers go on; HEAD is not asked for these.
     streams: bool = False
     #: Whom it answers.
@@ -96,12 +206,24 @@ def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type)
+    used = list(dict.fromkeys(_tag(route) for route in routes))
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
-            "info": {"title": "Longshore", "version": version},
+            "info": {
+                "title": "Longshore",
+                "version": version,
+                "description": _ABOUT,
+                "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            },
+            "servers": [{"url": "/"}],
+            "tags": [{"name": tag, "description": _TAGS[tag]} for tag in used],
             "paths": paths,
-            "components": {"schemas": components},
+            "components": {
+                "schemas": components,
+                "securitySchemes": _SCHEMES,
+                "responses": {str(status): _refusal(status) for status in _REFUSALS},
+            },
         }
     )
 
@@ -149,33 +271,122 @@ def _operation(route: Route, by_type: list[tuple[Any, dict[str, Any]]]) -> dict[
         return found[0] if len(found) == 1 else {"anyOf": found}
 
     answer = {"schema": schema(*route.answer)} if route.answer else {}
-    problem = {"application/problem+json": {"schema": schema(ProblemDetails)}}
+    answered = {
+        "description": route.summary,
+        "headers": {name: _ANSWER_HEADERS[name] for name in route.answer_headers},
+        "content": {route.media_type: answer},
+    }
     operation: dict[str, Any] = {
+        "operationId": route.operation_id,
+        "tags": [_tag(route)],
         "summary": route.summary,
+        "description": route.description,
+        "security": _security(route.access),
         "parameters": [
-            *(_parameter(name, "path") for name in _PLACEHOLDER.findall(route.path)),
-            *(_parameter(name, "query") for name in route.parameters),
-            *(_parameter(name, "header") for name in route.headers),
+            *(_placeholder(route, name) for name in _PLACEHOLDER.findall(route.path)),
+            *(_query_parameter(each) for each in route.parameters),
+            *(_header(name) for name in route.headers),
         ],
         "responses": {
             **{
-                str(status): {"description": route.summary, "content": {route.media_type: answer}}
-                for status in (route.status, *route.also)
+                str(status): {"$ref": f"#/components/responses/{status}"}
+                for status in _refusals(route)
             },
-            "default": {"description": "What is wrong", "content": problem},
+            **{str(status): answered for status in (route.status, *route.also)},
         },
     }
     if route.request:
+        examples = {name: {"value": value} for name, value in route.examples.items()}
+        content = {"schema": schema(*route.request), "examples": examples}
         operation["requestBody"] = {
-            "content": {"application/json": {"schema": schema(*route.request)}}
+            "required": not route.empty_body,
+            "content": {"application/json": content},
         }
     return operation
 
 
-def _parameter(name: str, place: str) -> dict[str, Any]:
+def _tag(route: Route) -> str:
+    """Return what a route belongs to: the first part of its path behind the version."""
+    return route.path.removeprefix("/v1").split("/")[1]
+
+
+def _security(access: Access) -> list[dict[str, list[str]]]:
+    """Return what must be shown; in the open mode nothing need be, which stands here as {}."""
+    return [] if access is Access.PUBLIC else [{"bearer": []}, {"basic": []}, {}]
+
+
+def _refusals(route: Route) -> list[int]:
+    """Return which refusals a route may answer, in order."""
+    statuses = {400, 403, 417, 500, *route.refusals}
+    if route.access is not Access.PUBLIC:
+        statuses |= {401, 429, 503}
+    if _PLACEHOLDER.search(route.path):
+        statuses.add(404)
+    if route.request:
+        statuses |= {408, 413, 415}
+    if KEY_HEADER in route.headers:
+        statuses.add(422)
+    return sorted(statuses)
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    names = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
+    return {
+        "description": _REFUSALS[status],
+        "headers": {name: _ANSWER_HEADERS[name] for name in names.get(status, ())},
+        "content": {_PROBLEM: {"schema": {"$ref": _REFERENCE.format(name="ProblemDetails")}}},
+    }
+
+
+def _placeholder(route: Route, name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "in": place,
-        "required": place == "path",
-        "schema": {"type": "string"},
+        "in": "path",
+        "required": True,
+        "description": f"The id of one of the {_tag(route)}.",
+        "schema": {"type": "string", "pattern": "^[!-~]{1,256}$"},
     }
+
+
+def _query_parameter(parameter: Parameter) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": parameter.name,
+        "in": "query",
+        "required": False,
+        "description": parameter.description,
+        "schema": _schema_of_parameter(parameter),
+    }
+    if isinstance(parameter, Choices):
+        told |= {"style": "form", "explode": False}
+    return told
+
+
+def _schema_of_parameter(parameter: Parameter) -> dict[str, Any]:
+    told: dict[str, Any]
+    match parameter:
+        case Text():
+            told = {"type": "string", "maxLength": TEXT_MAX_CHARACTERS}
+        case Whole():
+            told = {"type": "integer", "minimum": parameter.low, "maximum": parameter.high}
+            if parameter.default is not None:
+                told["default"] = parameter.default
+        case Choice():
+            told = {"type": "string", "enum": parameter.words}
+            if parameter.default:
+                told["default"] = parameter.default
+        case Choices():
+            told = {"type": "array", "items": {"type": "string", "enum": parameter.words}}
+            told["minItems"] = 1
+        case Switch():
+            told = {"type": "boolean", "default": False}
+        case Instant():
+            told = {"type": "string", "format": "date-time"}
+        case Cursor():
+            told = {"type": "string", "pattern": f"^[!-~]{{0,{CURSOR_MAX_CHARACTERS}}}$"}
+        case _:
+            assert_never(parameter)
+    return told
+
+
+def _header(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, **_REQUEST_HEADERS[name]}

@@ -19,7 +19,7 @@ from longshore.dispatcher.api.routes.callers import (
 from longshore.dispatcher.api.routes.events import EventEncoder, EventStream
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate
-from longshore.dispatcher.api.schemas.containers import EventAnswer
+from longshore.dispatcher.api.schemas.containers import EventAnswer, StreamNotice
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.limits import ApiLimits
@@ -115,8 +115,14 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             method="GET",
             path="/v1/events",
             handler=server.events,
+            operation_id="follow_events",
             summary="Follow what happens, as server-sent events",
-            answer=(EventAnswer,),
+            description="Each event has an id, which `Last-Event-ID` takes up again. Where events "
+            "in between are no longer kept, or the server began anew, a `gap` comes "
+            "first: list again what you need to know. Before the server stops it says "
+            "`stopped`. The data of `container`, `job` and `instance` events is that of"
+            " their answers.",
+            answer=(EventAnswer, StreamNotice),
             media_type="text/event-stream",
             headers=("Last-Event-ID",),
             streams=True,
@@ -125,7 +131,9 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             method="GET",
             path="/health/live",
             handler=server.live,
+            operation_id="check_liveness",
             summary="Tell that the process answers",
+            description="It says nothing of the store or the cloud.",
             access=Access.PUBLIC,
             answer=(LiveAnswer,),
         ),
@@ -133,7 +141,9 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             method="GET",
             path="/health/ready",
             handler=server.ready,
+            operation_id="check_readiness",
             summary="Tell whether requests can be served, and what is wrong",
+            description="The answer is the same with 503, when requests cannot be served.",
             access=Access.PUBLIC,
             answer=(ReadyAnswer,),
             also=(503,),
@@ -142,7 +152,9 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             method="GET",
             path="/v1/health",
             handler=server.health,
+            operation_id="show_health",
             summary="Tell how the server is doing: what is wrong, since when, and its disks",
+            description="Each problem has a sentence that says what to do about it.",
             access=Access.MONITORING,
             answer=(HealthAnswer,),
         ),
@@ -150,7 +162,9 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             method="GET",
             path="/metrics",
             handler=server.metrics,
+            operation_id="read_metrics",
             summary="The Prometheus text exposition",
+            description="In base units; docs/operations.md says which are worth an alert.",
             access=Access.MONITORING,
             media_type="text/plain",
         ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -18,23 +20,33 @@ from longshore.dispatcher.api.schemas import tokens as wire
 from longshore.dispatcher.api.schemas.tokens import RevokeRequest, TokenList, TokenRequest
 from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode_one
 from longshore.dispatcher.api.validate.ids import path_id
-from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS, USER, Choice
 from longshore.dispatcher.api.validate.tokens import checked_token
 from longshore.dispatcher.domain.tokens import TokenState
 from longshore.dispatcher.service.tokens import TokenService
 
-_LIST_PARAMETERS = ("user", "state", "limit", "cursor")
-_PAGE_DEFAULT = 100
 _STATES = {state.value: state for state in TokenState}
+_STATE = Choice(
+    name="state", description="Only those in this state.", words=tuple(_STATES), default=""
+)
+_TOKENS: Mapping[str, Any] = {
+    "a user of two projects": {
+        "user": "ann",
+        "projects": ["vision", "speech"],
+        "default_project": "vision",
+        "name": "laptop",
+    },
+    "for Prometheus": {"user": "prometheus", "role": "metrics"},
+}
+_LIST_PARAMETERS = (USER, _STATE, *PAGE_PARAMETERS)
 
 
 class TokenRoutes:
     """Answers for `/v1/tokens` and below, and for `/v1/whoami`."""
 
-    def __init__(self, tokens: TokenService, *, bodies: Bodies, limits: ApiLimits) -> None:
+    def __init__(self, tokens: TokenService, *, bodies: Bodies) -> None:
         self._tokens = tokens
         self._bodies = bodies
-        self._limits = limits
 
     async def create(self, request: web.Request) -> web.Response:
         """Make a token, and answer its text this once."""
@@ -49,12 +61,12 @@ class TokenRoutes:
     async def list(self, request: web.Request) -> web.Response:
         """Answer a page of tokens, by id."""
         query = QueryString(request, _LIST_PARAMETERS)
-        state = query.choice("state", "", ("", *_STATES))
+        state, (cursor, limit) = query.choice(_STATE), query.page()
         page = self._tokens.tokens(
-            user=query.text("user"),
+            user=query.text(USER),
             state=_STATES[state] if state else None,
-            cursor=query.cursor(),
-            limit=query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items),
+            cursor=cursor,
+            limit=limit,
         )
         items = tuple(token_answer(each, self._tokens.state_of(each)) for each in page.items)
         return json_response(TokenList(items=items, next_cursor=page.next_cursor))
@@ -89,7 +101,11 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             method="POST",
             path="/v1/tokens",
             handler=tokens.create,
+            operation_id="create_token",
             summary="Make a token; its text is in this answer alone",
+            description="Keep the text: the server has only what it takes to know it again.",
+            examples=_TOKENS,
+            answer_headers=("Location",),
             access=Access.ADMINS,
             request=(wire.TokenRequest,),
             answer=(wire.NewTokenAnswer,),
@@ -99,7 +115,9 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             method="GET",
             path="/v1/tokens",
             handler=tokens.list,
+            operation_id="list_tokens",
             summary="List tokens, by id, without their texts",
+            description="Filters that are given together must all hold.",
             access=Access.ADMINS,
             answer=(wire.TokenList,),
             parameters=_LIST_PARAMETERS,
@@ -108,7 +126,9 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             method="GET",
             path=token,
             handler=tokens.show,
+            operation_id="show_token",
             summary="Show one token, without its text",
+            description="With when it was last used, to the minute.",
             access=Access.ADMINS,
             answer=(wire.TokenAnswer,),
         ),
@@ -116,7 +136,12 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             method="POST",
             path=f"{token}/revoke",
             handler=tokens.revoke,
+            operation_id="revoke_token",
             summary="Let nobody in with a token any more",
+            description="Requests that are under way with it are answered; a token that was revoked"
+            " stays revoked.",
+            examples={"all there is to say": {}},
+            empty_body=True,
             access=Access.ADMINS,
             request=(wire.RevokeRequest,),
             answer=(wire.TokenAnswer,),
@@ -125,7 +150,9 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             method="GET",
             path="/v1/whoami",
             handler=tokens.whoami,
+            operation_id="show_caller",
             summary="Tell who one is, and what one sees",
+            description="Which user, role and projects a token or another door gives.",
             access=Access.KNOWN,
             answer=(wire.CallerAnswer,),
         ),

@@ -416,6 +416,12 @@ class EventAnswer(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, Any]
 
 
+class StreamNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """The `data` of an event about the stream itself: `gap` or `stopped`."""
+
+    message: str
+
+
 class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request is wrong, what is wrong and how to mend it."""
 

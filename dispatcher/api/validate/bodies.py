@@ -10,6 +10,20 @@ from typing import TypeVar
 from aiohttp import web
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.parameters import (
+    CURSOR,
+    CURSOR_MAX_CHARACTERS,
+    LIMIT,
+    TEXT_MAX_CHARACTERS,
+    Choice,
+    Choices,
+    Instant,
+    Parameter,
+    Switch,
+    Text,
+    Whole,
+)
+from longshore.dispatcher.api.validate.rfc3339 import parse_moment
 from longshore.dispatcher.api.validate.text_rules import UNPLAIN
 from longshore.dispatcher.input.problems import did_you_mean, quoted
 from longshore.dispatcher.input.validation import decode_checked, parse_json
@@ -18,8 +32,8 @@ from longshore.drivers.errors import InvalidRequest
 
 T = TypeVar("T")
 
-_PLAIN = re.compile(rf"[^{UNPLAIN}\ud800-\udfff]{{0,255}}")
-_CURSOR = re.compile(r"[\x21-\x7e]{0,1000}")
+_PLAIN = re.compile(rf"[^{UNPLAIN}\ud800-\udfff]{{0,{TEXT_MAX_CHARACTERS}}}")
+_CURSOR = re.compile(rf"[\x21-\x7e]{{0,{CURSOR_MAX_CHARACTERS}}}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -74,64 +88,97 @@ def decode_one(wanted: type[T], body: bytes) -> T:
 
 
 class QueryString:
-    """A query string of which only `known` names are allowed; raises `InvalidRequest`."""
+    """A query string of which only `known` parameters are allowed; raises `InvalidRequest`."""
 
-    def __init__(self, request: web.Request, known: Collection[str]) -> None:
+    def __init__(self, request: web.Request, known: Collection[Parameter]) -> None:
         self._query = request.query
-        unknown = [name for name in dict.fromkeys(self._query) if name not in known]
+        names = [each.name for each in known]
+        unknown = [name for name in dict.fromkeys(self._query) if name not in names]
         if unknown:
             said = "is not a parameter here"
             raise InvalidRequest(
-                [(name[:60], f"{said}: {did_you_mean(name, known)}") for name in unknown[:10]]
+                [(name[:60], f"{said}: {did_you_mean(name, names)}") for name in unknown[:10]]
             )
 
-    def texts(self, name: str) -> list[str]:
-        """Return every value, at most 100, of which each is plain text."""
-        values = self._query.getall(name, [])
-        if len(values) > 100 or not all(_PLAIN.fullmatch(value) for value in values):
-            raise InvalidRequest([(name, "must be one line of at most 255 characters")])
-        return values
+    def text(self, parameter: Text) -> str:
+        """Return the one value, "" without any."""
+        return self._one(parameter) or ""
 
-    def text(self, name: str, default: str = "") -> str:
-        """Return the one value, or `default` without any."""
-        values = self.texts(name)
-        if len(values) > 1:
-            raise InvalidRequest([(name, "is given twice: give it once")])
-        return values[0] if values else default
+    def page(self) -> tuple[str, int]:
+        """Return which page is asked for: its cursor, "" for the first, and how many at most."""
+        limit = self.whole(LIMIT)
+        assert limit is not None  # noqa: S101 - it has a default
+        return self._cursor(), limit
 
-    def cursor(self) -> str:
-        """Return the cursor, "" without any: it may be longer than a text, as an id in it may."""
-        values = self._query.getall("cursor", [])
-        if len(values) > 1:
-            raise InvalidRequest([("cursor", "is given twice: give it once")])
-        if any(not _CURSOR.fullmatch(value) for value in values):
-            raise InvalidRequest([("cursor", "must be the next_cursor of the page before")])
-        return values[0] if values else ""
-
-    def whole(self, name: str, default: int, *, low: int, high: int) -> int:
-        """Return a whole number from `low` to `high`."""
-        text = self.text(name)
-        if not text:
-            return default
+    def whole(self, parameter: Whole) -> int | None:
+        """Return a whole number, the parameter's default where none is given."""
+        text = self._one(parameter)
+        if text is None:
+            return parameter.default
+        low, high = parameter.low, parameter.high
         if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-            raise InvalidRequest([(name, f"must be a whole number from {low} to {high}")])
+            raise InvalidRequest([(parameter.name, f"must be a whole number from {low} to {high}")])
         return int(text)
 
-    def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
-        """Return one of `allowed`."""
-        text = self.text(name) or default
-        if text not in allowed:
-            listed = ", ".join(sorted(allowed))
-            raise InvalidRequest([(name, f"must be one of {listed}, not {quoted(text)}")])
-        return text
+    def choice(self, parameter: Choice) -> str:
+        """Return the one word, the parameter's default where none is given."""
+        text = self._one(parameter)
+        if text is None:
+            return parameter.default
+        return _one_of(parameter.name, text, parameter.words)
 
-    def choices(self, name: str, allowed: Collection[str]) -> list[str]:
-        """Return some of `allowed`, each once; several may be in one value, with commas."""
-        words = [word for text in self.texts(name) for word in text.split(",") if word]
-        if any(word not in allowed for word in words):
-            listed = ", ".join(allowed)
-            raise InvalidRequest([(name, f"must be among {listed} (comma-separated)")])
+    def switch(self, parameter: Switch) -> bool:
+        """Return whether it is switched on."""
+        text = self._one(parameter)
+        return text is not None and _one_of(parameter.name, text, ("true", "false")) == "true"
+
+    def instant(self, parameter: Instant) -> float | None:
+        """Return a time in seconds since the epoch, None where none is given."""
+        text = self._one(parameter)
+        if text is None:
+            return None
+        try:
+            return parse_moment(text)
+        except ValueError as error:
+            raise InvalidRequest([(parameter.name, str(error))]) from error
+
+    def choices(self, parameter: Choices) -> list[str]:
+        """Return some words, each once; several may be in one value, with commas."""
+        texts = self._all(parameter)
+        words = [word for text in texts for word in text.split(",")]
+        if any(word not in parameter.words for word in words):
+            listed = ", ".join(parameter.words)
+            raise InvalidRequest([(parameter.name, f"must be among {listed} (comma-separated)")])
         return list(dict.fromkeys(words))
+
+    def _cursor(self) -> str:
+        """Return the cursor: it may be longer than a text, as an id in it may."""
+        values = self._query.getall(CURSOR.name, [])
+        if len(values) > 1:
+            raise InvalidRequest([(CURSOR.name, "is given twice: give it once")])
+        if any(not _CURSOR.fullmatch(value) for value in values):
+            raise InvalidRequest([(CURSOR.name, "must be the next_cursor of the page before")])
+        return values[0] if values else ""
+
+    def _all(self, parameter: Parameter) -> list[str]:
+        """Return every value, at most 100, of which each is plain text."""
+        values = self._query.getall(parameter.name, [])
+        if len(values) > 100 or not all(_PLAIN.fullmatch(value) for value in values):
+            raise InvalidRequest([(parameter.name, "must be one line of at most 255 characters")])
+        return values
+
+    def _one(self, parameter: Parameter) -> str | None:
+        values = self._all(parameter)
+        if len(values) > 1:
+            raise InvalidRequest([(parameter.name, "is given twice: give it once")])
+        return values[0] if values else None
+
+
+def _one_of(name: str, text: str, words: Collection[str]) -> str:
+    if text not in words:
+        listed = ", ".join(sorted(words))
+        raise InvalidRequest([(name, f"must be one of {listed}, not {quoted(text)}")])
+    return text
 
 
 def idempotency_key(request: web.Request) -> str:

@@ -31,7 +31,6 @@ class ApiLimits:
     #: one line of at most 1 MiB.
     order_bytes: int = 2**20 - 16 * 2**10
     labels: int = 64
-    page_items: int = 1000
     #: Shortens pages of large containers.
     page_bytes: int = 16 * 2**20
     body_timeout_s: float = 60.0
