@@ -16,6 +16,7 @@ from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_r
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
 from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
 from longshore.dispatcher.api.server import LIMITS
@@ -34,6 +35,7 @@ class _Parts:
     logs: LogRoutes
     explain: ExplainRoute
     instances: InstanceRoutes
+    secrets: SecretRoutes
     server: ServerRoutes
 
 
@@ -56,12 +58,7 @@ def make_app(
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
     bodies = Bodies(limits)
-    decoder = SubmissionDecoder(
-        limits=limits, defaults=defaults, instance_type_names=instance_type_names, now=now
-    )
-    job_decoder = JobDecoder(
-        limits=limits, defaults=defaults, instance_type_names=instance_type_names, now=now
-    )
+    decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(
         containers=ContainerRoutes(
             services.containers,
@@ -74,6 +71,7 @@ def make_app(
         jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(services.containers),
         instances=InstanceRoutes(services.instances, bodies=bodies, limits=limits, now=now),
+        secrets=SecretRoutes(services.secrets, bodies=bodies),
         server=ServerRoutes(
             events=services.events,
             health=services.health,
@@ -101,6 +99,33 @@ def make_app(
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
     return app
+
+
+def _decoders(
+    services: Services,
+    limits: ApiLimits,
+    defaults: Defaults,
+    instance_type_names: Collection[str],
+    now: Callable[[], float | None],
+) -> tuple[SubmissionDecoder, JobDecoder]:
+    """Return what decodes submissions, of containers and of jobs."""
+
+    def seal(name: str, value: str) -> str:
+        return services.secrets.seal(name, value)
+
+    return SubmissionDecoder(
+        limits=limits,
+        defaults=defaults,
+        instance_type_names=instance_type_names,
+        now=now,
+        seal=seal,
+    ), JobDecoder(
+        limits=limits,
+        defaults=defaults,
+        instance_type_names=instance_type_names,
+        now=now,
+        seal=seal,
+    )
 
 
 def _mount(app: web.Application, routes: list[Route], version: str) -> None:
@@ -141,5 +166,6 @@ def _routes(parts: _Parts) -> list[Route]:
         *explain_routes(parts.explain),
         *job_routes(parts.jobs),
         *instance_routes(parts.instances),
+        *secret_routes(parts.secrets),
         *server_routes(parts.server),
     ]

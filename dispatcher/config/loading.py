@@ -10,7 +10,13 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
-from longshore.dispatcher.config.check import KEY_NAME, LOOPBACK_DRIVER, check, split_listen
+from longshore.dispatcher.config.check import (
+    KEY_FILE_NAME,
+    KEY_NAME,
+    LOOPBACK_DRIVER,
+    check,
+    split_listen,
+)
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.config.machine import default_data_dir, local_instance_type
 from longshore.dispatcher.config.model import Config, TypeConfig
@@ -165,19 +171,27 @@ def _decoded_types(value: dict[Any, Any], problems: Problems) -> dict[str, TypeC
 def _located(config: Config, base: Path) -> Config:
     """Return `config` with every path absolute; a private key that is not named stays so."""
     data_dir = _absolute(config.data_dir, base) if config.data_dir else default_data_dir()
-    key = config.ssh.private_key
+    key, key_file = config.ssh.private_key, config.secrets.key_file
     return replace(
         config,
         data_dir=str(data_dir),
         log_dir=str(_absolute(config.log_dir, base) if config.log_dir else data_dir / "logs"),
         store=_absolute_store(config.store, base) if config.store else _url(data_dir / STORE_NAME),
         ssh=replace(config.ssh, private_key=str(_absolute(key, base)) if key else ""),
+        secrets=replace(
+            config.secrets, key_file=str(_absolute(key_file, base)) if key_file else ""
+        ),
     )
 
 
 def _with_key(config: Config) -> Config:
     key = config.ssh.private_key or str(Path(config.data_dir) / KEY_NAME)
-    return replace(config, ssh=replace(config.ssh, private_key=key))
+    key_file = config.secrets.key_file or str(Path(config.data_dir) / KEY_FILE_NAME)
+    return replace(
+        config,
+        ssh=replace(config.ssh, private_key=key),
+        secrets=replace(config.secrets, key_file=key_file),
+    )
 
 
 def _absolute(text: str, base: Path) -> Path:

@@ -14,12 +14,12 @@ from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService
-from longshore.dispatcher.service.instances import InstanceService
+from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
-from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.service.secrets import SecretService
+from longshore.dispatcher.store.vault import Vault
 from longshore.drivers.interface import InstanceType
-from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Services:
     logs: LogService
     events: Broker
     health: HealthService
+    secrets: SecretService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -39,7 +40,7 @@ class Services:
 def make_services(
     *,
     runtime: Runtime,
-    store: Store,
+    vault: Vault,
     logs: LogStore,
     broker: Broker,
     watchers: ContainerNotifier,
@@ -50,17 +51,18 @@ def make_services(
     heard_at: Callable[[str], float],
     engine: EngineName,
     limits: LimitsConfig,
-    leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
+    leftovers: Leftovers = no_leftovers,
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `heard_at` when a worker's session was last heard,
     `leftovers` what stays of instances that are gone; `engine` is what instances are to run
-    containers with, and `limits` bound what may wait.
+    containers with, and `limits` bound what may wait. `vault` has the
+    secrets, and the store.
     """
-    view = runtime.view
+    view, store = runtime.view, vault.store
     admission = AdmissionController(
-        runtime=runtime, store=store, types=types, engine=engine, limits=limits
+        runtime=runtime, vault=vault, types=types, engine=engine, limits=limits
     )
     health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
 
@@ -78,6 +80,7 @@ def make_services(
     return Services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
+        secrets=SecretService(runtime=runtime, admission=admission, vault=vault, now=now),
         instances=InstanceService(
             view=view,
             admission=admission,

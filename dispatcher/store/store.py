@@ -26,6 +26,7 @@ from longshore.dispatcher.domain.queries import (
     InstancePage,
     JobFilter,
     JobPage,
+    KeptSecrets,
     Page,
     Recovered,
 )
@@ -302,6 +303,10 @@ class Store:
     def recover(self) -> Recovered:
         """Return what a restart must know, from one snapshot; raises `StoreBusy`."""
         return self._reader.recover()
+
+    def secrets(self) -> KeptSecrets:
+        """Return all secrets, encrypted, and all of their data keys; raises `StoreBusy`."""
+        return self._reader.secrets()
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""

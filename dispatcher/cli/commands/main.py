@@ -36,6 +36,7 @@ COMMANDS = {
     "health": "longshore.dispatcher.cli.commands.health:health",
     "leaks": "longshore.dispatcher.cli.commands.leaks:leaks",
     "strays": "longshore.dispatcher.cli.commands.strays:strays",
+    "secret": "longshore.dispatcher.cli.commands.secrets:secret",
     "backup": "longshore.dispatcher.cli.commands.backup:backup",
     "config": "longshore.dispatcher.cli.commands.configuration:config",
     "driver": "longshore.dispatcher.cli.commands.drivers:driver",
