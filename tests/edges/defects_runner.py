@@ -331,7 +331,8 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
         file="pool/runner/wire.py",
         old=(
             '    if any(not name or "=" in name for name in value):\n'
-            '        raise Refusal("invalid", "a name in env is empty or holds an equals sign")'
+            '        raise Refusal("invalid", f"a name in {field} is empty or holds an'
+            ' equals sign")'
         ),
         new="",
         test=(

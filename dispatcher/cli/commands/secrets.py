@@ -75,7 +75,7 @@ def list_secrets(*, client: Client, project: str, as_json: bool) -> None:
 @server_command
 def remove_secret(*, client: Client, name: str, project: str) -> None:
     """Remove a secret; what still refers to it waits until it is set again."""
-    seen = read(client.send("DELETE", _path(project, name)), SecretAnswer)
+    seen = read(client.send("DELETE", _path(project, name), {}), SecretAnswer)
     click.echo(f"secret {seen.name} of project {seen.project} is removed")
 
 
@@ -83,7 +83,7 @@ def remove_secret(*, client: Client, name: str, project: str) -> None:
 @server_command
 def rotate_keys(*, client: Client) -> None:
     """Encrypt all secrets anew with a new key, and forget the old ones."""
-    seen = read(client.send("POST", "/v1/secret-keys/rotate"), RotationAnswer)
+    seen = read(client.send("POST", "/v1/secret-keys/rotate", {}), RotationAnswer)
     click.echo(f"{seen.secrets} secrets are encrypted with a new key; keep a copy of the key file")
 
 
