@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from longshore.pool.runner import cgroups, machine
+from longshore.pool.runner import cgroups, machine, secret_files
 from longshore.pool.runner.secret_files import MOUNTED_AT
+from longshore.pool.runner.spool import Spool
+from longshore.pool.runner.wire import Refusal, SecretsOrder
 from tests.busybox_image import ENGINE, IMAGE, import_image
 from tests.conftest import RequireTool, not_tested
 from tests.image_registry import ImageRegistry
@@ -27,6 +29,7 @@ GIVEN: dict[str, Any] = {
 LOOK = (
     'echo "$DB"; cat "$LONGSHORE_SECRETS_DIR/cert.pem";'
     ' stat -c "%a %u %g" "$LONGSHORE_SECRETS_DIR/cert.pem"; id -u; echo "$LONGSHORE_SECRETS_DIR"'
+    "; ! env | grep ^_ls_"
 )
 
 pytestmark = pytest.mark.real
@@ -133,6 +136,17 @@ def test_an_order_that_cannot_be_is_refused_without_a_value(
         assert kept_by(runner) == []
 
 
+def test_without_shared_memory_files_are_refused(tmp_path: Path) -> None:
+    with Runner(engine={"name": "process"}) as runner:
+        elsewhere = Spool(runner.places._replace(spool=str(tmp_path / "spool")))
+        order = SecretsOrder(files=((b"cert.pem", VALUE.encode()),))
+        with pytest.raises(Refusal, match="no shared memory") as caught:
+            secret_files.places(elsewhere, A, order, bare=True)
+        assert caught.value.code == "secrets"
+        only_variables = SecretsOrder(env=((b"A", b"b"),))
+        assert secret_files.places(elsewhere, A, only_variables, bare=True).top == ""
+
+
 # ---- in a container ------------------------------------------------------------------------------
 
 
@@ -190,7 +204,8 @@ def test_a_login_is_for_the_pull_alone(podman: str, tmp_path: Path) -> None:
             assert exit_["kind"] == "engine_failure"
             assert "wrong" not in exit_["message"]
         given = made_with(registries={host: LOGIN})
-        session.start(f"{A}-2", "sh", "-c", "env; ls /run", image=registry.name, **given)
+        script = "env; echo ready; exec sleep 60"
+        session.start(f"{A}-2", "sh", "-c", script, image=registry.name, **given)
         eventually(registry.asked.is_set)
         login = Path(runner.places.spool, "secrets", f"{A}-2", "auth", "config.json")
         assert stat.S_IMODE(login.stat().st_mode) == 0o400
@@ -198,7 +213,10 @@ def test_a_login_is_for_the_pull_alone(podman: str, tmp_path: Path) -> None:
             arguments = Path(f"/proc/{pid}/cmdline")
             assert not arguments.exists() or b"pa55" not in arguments.read_bytes()
         registry.gate.set()
-        assert session.finish(f"{A}-2")["code"] == 0
+        session.until(lambda: b"ready" in session.log(f"{A}-2"))
+        assert not login.parent.exists(), "it is gone while the program runs"
+        session.request("kill", attempt_id=f"{A}-2", signal="KILL")
+        session.exit_of(f"{A}-2")
         assert b"pa55" not in session.log(f"{A}-2")
         assert b"LONGSHORE_SECRETS_DIR" not in session.log(f"{A}-2")
         assert kept_by(runner) == []
