@@ -266,11 +266,9 @@ class ContainerTable:
         for container_id in sorted(self._given_secrets):
             container = self.containers[container_id]
             self._gate_by_secrets(container)
-            if container.has_open_attempt:
-                continue
-            if container.state is ContainerState.LOCKED and container.id in self.gates:
-                self.unlock(container.id)
-            self.wait(self.containers[container.id], latest(container))
+            if not container.has_open_attempt:
+                # A claim of one that does not wait any more is given up by the next pass.
+                self.wait(container, latest(container))
 
     def _gate_by_secrets(self, container: Container) -> None:
         if why_withheld(container, self.known_secrets) is None:

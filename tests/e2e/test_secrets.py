@@ -90,7 +90,15 @@ def test_an_attacker_finds_no_value(server: DispatcherProcess, tmp_path: Path) -
     container_id = server.submit("sh", "-c", 'cp "$0" /dev/null; exec sleep 60', **GIVEN)
     server.wait_state(container_id, "running")
     backup = tmp_path / "backup.db"
-    words = [sys.executable, "-m", "longshore", "backup", "-c", server.config_path, backup]
+    words = [
+        sys.executable,
+        "-m",
+        "longshore",
+        "backup",
+        "-c",
+        f"{server.config_path}",
+        f"{backup}",
+    ]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
     # While it runs: whoever has the directory but for the keys, whoever is another user here.
     answers = [
