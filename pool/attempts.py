@@ -17,6 +17,7 @@ from longshore.pool.messages import (
     StartAttempt,
     StartRefused,
     StartUnknown,
+    StartWithheld,
 )
 from longshore.pool.model import (
     REBOOTED,
@@ -164,6 +165,13 @@ def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     if worker.load.busy_with:
         message = f"{worker.id} refused a start: {why}"
         core.notices.append(RunnerOverloaded(worker_id=worker.id, message=message))
+
+
+def on_withheld(core: PoolCore, event: StartWithheld, now: float) -> None:
+    """It was never sent: nobody is to blame on the instance, and it never ran."""
+    attempt = core.attempts.get(event.attempt_id)
+    if attempt is not None and attempt.start_op == event.op_id:
+        missing(core, attempt, event.message, now, kind=EndKind.WITHHELD)
 
 
 def on_unknown(core: PoolCore, event: StartUnknown, now: float) -> None:

@@ -100,7 +100,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAttempt:
-    """Start an attempt; ends in `AttemptStarted`, `StartRefused` or `StartUnknown`.
+    """Start an attempt; ends in `AttemptStarted` or one of the other `Start…`.
 
     `boot_id` is the boot of the instance that it is meant for: in another it is refused as
     "rebooted", since what that needs there has not been probed.
@@ -340,6 +340,16 @@ class StartRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartWithheld:
+    """The start was never sent: a secret that the attempt is given cannot be had now."""
+
+    op_id: int
+    worker_id: str
+    attempt_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartUnknown:
     """No answer came; the attempt may run. The next run probe decides."""
 
@@ -422,6 +432,7 @@ PoolEvent = (
     | SessionLost
     | AttemptStarted
     | StartRefused
+    | StartWithheld
     | StartUnknown
     | AttemptExited
     | AttemptImageSeen

@@ -91,6 +91,53 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     init_command: Annotated[str, msgspec.Meta(max_length=16384)] = ""
 
 
+class SecretKind(Enum):
+    """As what an attempt is given a secret."""
+
+    #: A variable of its environment, which is called as the target.
+    ENV = "env"
+    #: A file on tmpfs, which is called so.
+    FILE = "file"
+    #: The login at the registry of that name, for the fetching of its image alone.
+    REGISTRY = "registry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretUse:
+    """Which secret of its project an attempt is given, and as what; nothing of its value."""
+
+    secret: str
+    kind: SecretKind
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretOrder:
+    """What of secrets belongs to an attempt, as it may be kept and shown: no value is in it."""
+
+    #: Whose secrets they are.
+    project: str = ""
+    uses: tuple[SecretUse, ...] = ()
+    #: Variables of the environment whose values are encrypted, sorted by name.
+    sealed_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+NO_SECRETS = SecretOrder()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretValues:
+    """The values of an attempt's secrets: they go to its instance, and nowhere else."""
+
+    #: (name, value) pairs each; of registries the value is "USER:PASSWORD".
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    registries: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+NO_SECRET_VALUES = SecretValues()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrder:
     """What the runner is told to run: one attempt of one container."""
@@ -113,6 +160,8 @@ class AttemptOrder:
     entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
     #: Whether it gets an init as process 1, where the engine has one.
     init: bool = True
+    #: What of secrets it is given; the values are looked up when it is sent.
+    secrets: SecretOrder = NO_SECRETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

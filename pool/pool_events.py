@@ -70,6 +70,8 @@ class EndKind(Enum):
     """The runner will not start it, for a fault of the request: it never ran, and never will."""
     OVERLOADED = "overloaded"
     """The runner did not start it, since too much runs there."""
+    WITHHELD = "withheld"
+    """It was never sent, since a secret that it is given could not be had."""
     MISSING = "missing"
     """It is not on its worker, and no exit of it is."""
     INSTANCE_GONE = "instance_gone"

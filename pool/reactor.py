@@ -39,6 +39,7 @@ from longshore.pool.messages import (
     SessionLost,
     StartRefused,
     StartUnknown,
+    StartWithheld,
     StoreRecovered,
     StoreStalled,
     TagsFailed,
@@ -86,6 +87,8 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             attempts.on_started(core, event, now)
         case StartRefused():
             attempts.on_refused(core, event, now)
+        case StartWithheld():
+            attempts.on_withheld(core, event, now)
         case StartUnknown():
             attempts.on_unknown(core, event, now)
         case AttemptExited():

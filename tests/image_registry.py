@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,9 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 class ImageRegistry:
     """Serves an image of Podman's under `name`; whoever pulls it waits until `gate` is set."""
 
-    def __init__(self, podman: str, image: str, directory: Path) -> None:
+    def __init__(self, podman: str, image: str, directory: Path, *, login: str = "") -> None:
+        """`login` is the "USER:PASSWORD" without which nothing is answered, "" for none."""
+        self._expected = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
         subprocess.run(
             [podman, "push", "--quiet", image, f"dir:{directory}"],
             check=True,
@@ -57,10 +60,16 @@ class ImageRegistry:
         return "application/octet-stream", (self._directory / digest).read_bytes()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        answer = self._answer
+        answer, expected = self._answer, self._expected
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if expected and self.headers.get("Authorization") != expected:
+                    self.send_response(401)
+                    self.send_header("WWW-Authenticate", 'Basic realm="longshore"')
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 kind, content = answer(self.path)
                 self.send_response(200)
                 self.send_header("Content-Type", kind)

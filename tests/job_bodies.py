@@ -20,6 +20,7 @@ def decoder(**limits: int) -> JobDecoder:
         defaults=Defaults(),
         instance_type_names=("large", "small"),
         now=lambda: 1_700_000_000.0,
+        seal="{} sealed: {}".format,
     )
 
 

@@ -357,6 +357,7 @@ class Runner:
         if self.engine["name"] == "process":
             assert end_groups(self.places.name)
         shutil.rmtree(self.spool, ignore_errors=True)
+        shutil.rmtree(f"{self.spool}-secrets", ignore_errors=True)
         shutil.rmtree(self.directory)
 
 

@@ -20,6 +20,7 @@ from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_r
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
 from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
 from longshore.dispatcher.api.routes.tokens import TokenRoutes, token_routes
@@ -38,6 +39,7 @@ class _Parts:
     logs: LogRoutes
     explain: ExplainRoute
     instances: InstanceRoutes
+    secrets: SecretRoutes
     server: ServerRoutes
     tokens: TokenRoutes
     audit: AuditRoutes
@@ -64,12 +66,7 @@ def make_app(
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
     bodies = Bodies(limits)
-    decoder = SubmissionDecoder(
-        limits=limits, defaults=defaults, instance_type_names=instance_type_names, now=now
-    )
-    job_decoder = JobDecoder(
-        limits=limits, defaults=defaults, instance_type_names=instance_type_names, now=now
-    )
+    decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(
         containers=ContainerRoutes(
             services.containers,
@@ -82,6 +79,7 @@ def make_app(
         jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
         explain=ExplainRoute(services.containers),
         instances=InstanceRoutes(services.instances, bodies=bodies, now=now),
+        secrets=SecretRoutes(services.secrets, bodies=bodies),
         server=ServerRoutes(
             events=services.events,
             health=services.health,
@@ -112,6 +110,33 @@ def make_app(
     return app
 
 
+def _decoders(
+    services: Services,
+    limits: ApiLimits,
+    defaults: Defaults,
+    instance_type_names: Collection[str],
+    now: Callable[[], float | None],
+) -> tuple[SubmissionDecoder, JobDecoder]:
+    """Return what decodes submissions, of containers and of jobs."""
+
+    def seal(name: str, value: str) -> str:
+        return services.secrets.seal(name, value)
+
+    return SubmissionDecoder(
+        limits=limits,
+        defaults=defaults,
+        instance_type_names=instance_type_names,
+        now=now,
+        seal=seal,
+    ), JobDecoder(
+        limits=limits,
+        defaults=defaults,
+        instance_type_names=instance_type_names,
+        now=now,
+        seal=seal,
+    )
+
+
 def _mount(app: web.Application, routes: list[Route], version: str, entrance: Entrance) -> None:
     """Let an application answer these routes, and the document that tells of them."""
     app[DOCUMENT] = openapi_document(routes, version=version)
@@ -132,6 +157,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *explain_routes(parts.explain),
         *job_routes(parts.jobs),
         *instance_routes(parts.instances),
+        *secret_routes(parts.secrets),
         *server_routes(parts.server),
         *token_routes(parts.tokens),
         *audit_routes(parts.audit),

@@ -11,6 +11,7 @@ from longshore.dispatcher.cli.client import Json
 from longshore.dispatcher.cli.durations import MomentParam, Span
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.options import Number, WholeNumber
+from longshore.dispatcher.cli.secret_values import secret_uses, secret_variables
 from longshore.dispatcher.cli.submission import amounts, gpus, pairs
 from longshore.dispatcher.input.quantities import PRIORITY_MAX
 
@@ -60,6 +61,18 @@ CONTAINER_OPTIONS = (
         multiple=True,
         metavar="NAME[=VALUE]",
         help="A variable; NAME alone takes its value from here. Repeat for several.",
+    ),
+    click.option(
+        "--secret",
+        multiple=True,
+        metavar="NAME",
+        help="A variable whose value is kept secret: taken from here, or from standard input.",
+    ),
+    click.option(
+        "--use-secret",
+        multiple=True,
+        metavar="NAME:env=VARIABLE",
+        help="Give it a secret of its project; also NAME:file=FILE, NAME:registry=HOST.",
     ),
     click.option(
         "--label", "-l", multiple=True, metavar="KEY=VALUE", help="A label; repeat for several."
@@ -223,8 +236,7 @@ def described_container(command: tuple[str, ...], described: dict[str, Any]) -> 
         body["entrypoint"] = [] if described["entrypoint"] == ("",) else [*described["entrypoint"]]
     if described["retries"] is not None:
         body["retries"] = {"max": described["retries"]}
-    if described["env"]:
-        body["env"] = pairs("--env", described["env"], from_environment=True)
+    body |= described_environment(described)
     if described["label"]:
         body["labels"] = pairs("--label", described["label"])
     if described["after"]:
@@ -232,6 +244,18 @@ def described_container(command: tuple[str, ...], described: dict[str, Any]) -> 
     if constraints := described_constraints(described):
         body["constraints"] = constraints
     return body
+
+
+def described_environment(described: dict[str, Any]) -> Json:
+    """Return the variables and the secrets that the options ask for."""
+    wanted: Json = {}
+    if described["env"]:
+        wanted["env"] = pairs("--env", described["env"], from_environment=True)
+    if described["secret"]:
+        wanted["env"] = {**wanted.get("env", {}), **secret_variables(described["secret"])}
+    if described["use_secret"]:
+        wanted["secrets"] = secret_uses(described["use_secret"])
+    return wanted
 
 
 def described_resources(described: dict[str, Any]) -> Json:

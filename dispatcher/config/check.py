@@ -21,6 +21,7 @@ from longshore.pool.remote.ssh_keys import check_private_key
 
 LOOPBACK_DRIVER = "loopback"
 KEY_NAME = "ssh_key"
+KEY_FILE_NAME = "secret_keys"
 
 _CLUSTER = re.compile(r"[a-z0-9-]{1,40}")
 _TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

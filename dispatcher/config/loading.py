@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
 from longshore.dispatcher.config.check import (
+    KEY_FILE_NAME,
     KEY_NAME,
     LOOPBACK_DRIVER,
     auth_mode,
@@ -172,7 +173,7 @@ def _decoded_types(value: dict[Any, Any], problems: Problems) -> dict[str, TypeC
 def _located(config: Config, base: Path) -> Config:
     """Return `config` with every path absolute; a private key that is not named stays so."""
     data_dir = _absolute(config.data_dir, base) if config.data_dir else default_data_dir()
-    key = config.ssh.private_key
+    key, key_file = config.ssh.private_key, config.secrets.key_file
     return replace(
         config,
         data_dir=str(data_dir),
@@ -184,12 +185,20 @@ def _located(config: Config, base: Path) -> Config:
             certificate=_absolute_or_none(config.tls.certificate, base),
             private_key=_absolute_or_none(config.tls.private_key, base),
         ),
+        secrets=replace(
+            config.secrets, key_file=str(_absolute(key_file, base)) if key_file else ""
+        ),
     )
 
 
 def _with_key(config: Config) -> Config:
     key = config.ssh.private_key or str(Path(config.data_dir) / KEY_NAME)
-    return replace(config, ssh=replace(config.ssh, private_key=key))
+    key_file = config.secrets.key_file or str(Path(config.data_dir) / KEY_FILE_NAME)
+    return replace(
+        config,
+        ssh=replace(config.ssh, private_key=key),
+        secrets=replace(config.secrets, key_file=key_file),
+    )
 
 
 def _absolute(text: str, base: Path) -> Path:

@@ -116,6 +116,15 @@ class SshConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     max_handshakes: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 16
 
 
+class SecretsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How secrets are kept; `key_file` is an absolute path once it is loaded.
+
+    In a file, "" asks for its default, `secret_keys` in the data directory.
+    """
+
+    key_file: Text = ""
+
+
 class DefaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a container gets of the resources that it does not name."""
 
@@ -232,3 +241,4 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     policies: Annotated[dict[str, PolicyConfig], msgspec.Meta(max_length=100)] = {}
     #: Names in the entry-point group `longshore.policies`.
     own_policies: Annotated[tuple[Text, ...], msgspec.Meta(max_length=100)] = ()
+    secrets: SecretsConfig = SecretsConfig()

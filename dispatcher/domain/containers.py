@@ -11,7 +11,7 @@ import msgspec
 
 from longshore.dispatcher.input.quantities import PRIORITY_MAX, Price
 from longshore.drivers.interface import Resources
-from longshore.pool.model import BehaviorNote
+from longshore.pool.model import BehaviorNote, SecretUse
 
 # ---- how elastic jobs queue, as the configuration says it; pure data -----------------------------
 
@@ -233,6 +233,10 @@ class ContainerSpec:
     entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
     #: Whether process 1 is an init, where the engine has one.
     init: bool = True
+    #: The secrets of its project that it is given, and as what.
+    secrets: tuple[SecretUse, ...] = ()
+    #: Variables whose values are encrypted, as pairs sorted by name.
+    sealed_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +258,9 @@ SUPERVISOR_LOST = "supervisor_lost"
 
 ENGINE_FAILURE = "engine_failure"
 """The code of what its engine could not run: failed by the request's fault, else lost."""
+
+WITHHELD = "secret_missing"
+"""The code of what was never started, since a secret that it is given could not be had."""
 
 START_REFUSED = "start_refused"
 """The code of what a runner will not start for a fault of the request."""

@@ -9,6 +9,7 @@ from enum import Enum
 from longshore.dispatcher.domain.audit import AuditEntry
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
 from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
 from longshore.pool.model import BehaviorNote, IdleBehavior, Launch
@@ -191,6 +192,22 @@ class ForgetAudit:
     sequence: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSecrets:
+    """Insert or replace secrets and the keys that they are encrypted with, all or nothing."""
+
+    secrets: tuple[StoredSecret, ...] = ()
+    data_keys: tuple[DataKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSecret:
+    """Remove a secret; one that is not there is no error."""
+
+    project: str
+    name: str
+
+
 Change = (
     InsertContainers
     | InsertJob
@@ -213,6 +230,8 @@ Change = (
     | NoteTokenUse
     | SaveAudit
     | ForgetAudit
+    | SaveSecrets
+    | RemoveSecret
 )
 
 # ---- commands -----------------------------------------------------------------------------------
@@ -454,6 +473,13 @@ AdminEvent = BehaviorRequested | InstanceKillRequested | StraysDecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsChanged:
+    """Which secrets can be opened has changed, and that is committed; `known` is what can be."""
+
+    known: KnownSecrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overloaded:
     """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
 
@@ -478,4 +504,4 @@ UserEvent = (
     | JobLaunched
 )
 
-Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | Overloaded | Woken
+Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | SecretsChanged | Overloaded | Woken

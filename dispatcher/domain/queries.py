@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
     InstanceRecord,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.pool.model import Launch
 
 LISTED_ATTEMPTS = 10
@@ -95,6 +96,14 @@ class InstancePage:
 
     items: tuple[InstanceRecord, ...]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSecrets:
+    """All that a store has of secrets: these, encrypted, and the keys of that, encrypted too."""
+
+    secrets: tuple[StoredSecret, ...]
+    data_keys: tuple[DataKey, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

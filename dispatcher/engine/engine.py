@@ -44,11 +44,13 @@ from longshore.dispatcher.domain.messages import (
     PublishStray,
     SaveInstance,
     SaveLaunch,
+    SecretsChanged,
     StraysDecided,
     Submitted,
     Woken,
 )
 from longshore.dispatcher.domain.queries import Recovered
+from longshore.dispatcher.domain.secrets import NO_SECRETS_KNOWN, KnownSecrets
 from longshore.dispatcher.engine import recovery, requests
 from longshore.dispatcher.engine.requests import UserRequests
 from longshore.dispatcher.scheduler.batch.scheduling_pass import SchedulingPass
@@ -134,8 +136,9 @@ class Engine:
         store: str = "",
         store_since: float = -math.inf,
         store_accepted: bool = False,
+        secrets: KnownSecrets = NO_SECRETS_KNOWN,
     ) -> None:
-        """Make the engine of a cluster from what a store knew.
+        """Make the engine of a cluster from what a store knew, and which `secrets` can be had.
 
         `store` is its id, which it has had since `store_since`, in seconds since the epoch;
         `store_accepted` says that an operator has just put it in the place of another.
@@ -158,7 +161,7 @@ class Engine:
         self.market = PreemptibleMarket(pool=port, settings=settings)
         account = SpendLimits(settings).account_of
         queue = Queue(self._fitting, account, self._allowed, self._is_lasting)
-        self.table = ContainerTable(queue=queue, types=types, settings=settings)
+        self.table = ContainerTable(queue=queue, types=types, settings=settings, secrets=secrets)
         self.per_instance = SystemScheduler(
             pool=port,
             table=self.table,
@@ -286,6 +289,9 @@ class Engine:
                 self._dirty = True
                 self._instance_news += requests.carry_out(self.pool, event, now)
                 self._confirm(event.asked)
+            case SecretsChanged():
+                self._dirty = True
+                self.table.secrets_changed(event.known)
             case CompletionsWatched():
                 self.workflow.watch_completions(event.roots)
                 self._confirm(event.asked)

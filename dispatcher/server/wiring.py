@@ -54,6 +54,7 @@ from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.vault import Vault, open_vault
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import (
     InstanceSet,
@@ -130,10 +131,10 @@ class Server:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
-        watchers, broker = ContainerNotifier(), Broker()
-        store = await self._open_store(stack)
+        watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
+        vault = await self._open_store(stack)
+        store = vault.store
         logs = self._logs(stack, watchers)
-        types = instance_types(config)
         instance_set, unowned = self._driver(stack)
         performer: Performer | None = None
         periodic: PeriodicJobs | None = None
@@ -155,7 +156,7 @@ class Server:
             )
 
         runtime = Runtime(
-            engine=await self._engine(store, instance_set, {t.name: t for t in types}),
+            engine=await self._engine(vault, instance_set, {t.name: t for t in types}),
             now=now,
             write=lambda changes: store.write(changes, wait=True),
             perform=perform,
@@ -164,13 +165,13 @@ class Server:
         )
         view = runtime.view
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
+        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, vault)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
         services = make_services(
             runtime=runtime,
-            store=store,
+            vault=vault,
             logs=logs,
             broker=broker,
             watchers=watchers,
@@ -203,7 +204,7 @@ class Server:
             results=metrics.launches,
         )
 
-    async def _open_store(self, stack: contextlib.AsyncExitStack) -> Store:
+    async def _open_store(self, stack: contextlib.AsyncExitStack) -> Vault:
         config = self._config
         store = await asyncio.to_thread(
             Store.open,
@@ -213,7 +214,8 @@ class Server:
             accept_new=self._accept_new_store,
         )
         stack.callback(self._close_store, store)
-        return store
+        key_file = Path(config.secrets.key_file)
+        return await asyncio.to_thread(open_vault, store, key_file, self._clock.now)
 
     def _run(
         self,
@@ -248,8 +250,9 @@ class Server:
         return logs
 
     async def _engine(
-        self, store: Store, instance_set: InstanceSet, types: dict[str, InstanceType]
+        self, vault: Vault, instance_set: InstanceSet, types: dict[str, InstanceType]
     ) -> Engine:
+        store = vault.store
         groups = instance_set if isinstance(instance_set, QuotaGroups) else None
         began = time.monotonic()
         recovered = await asyncio.to_thread(store.recover)
@@ -266,13 +269,14 @@ class Server:
             store=store.id,
             store_since=store.since,
             store_accepted=self._accept_new_store,
+            secrets=vault.known(),
             quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
         )
         log_restored(recovered, time.monotonic() - began)
         return engine
 
     def _performer(
-        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, store_id: str
+        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, vault: Vault
     ) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
@@ -294,7 +298,7 @@ class Server:
             orphan_timeout_s=config.pool.orphan_timeout_s,
             power_off_command=power_off,
             interruption_watch=_interruption_watch(instance_set),
-            store=store_id,
+            store=vault.store.id,
         )
         cloud = CloudCalls(
             instance_set,
@@ -316,6 +320,7 @@ class Server:
             logs=_AttemptLogs(logs),
             post=runtime.post,
             now=self._clock.now,
+            secrets=vault,
         )
 
     def _init_command(self, power_off: str, secret: str) -> str:

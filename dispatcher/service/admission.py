@@ -25,6 +25,7 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.domain.queries import Awaited
 from longshore.dispatcher.engine.runtime import InboxFull, Runtime, Unconfirmed
+from longshore.dispatcher.input.problems import did_you_mean, element, quoted
 from longshore.dispatcher.service.contracts import Conflict, InDoubt, NotFound, Unavailable
 from longshore.dispatcher.state.dependencies import roots_of
 from longshore.dispatcher.state.queue import ClassKey
@@ -37,7 +38,7 @@ from longshore.dispatcher.store.errors import (
     StoreClosed,
     Withdrawn,
 )
-from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.vault import Vault
 from longshore.drivers.errors import InvalidRequest
 from longshore.drivers.interface import InstanceType
 
@@ -48,6 +49,8 @@ _PATIENCE_EACH_S = 0.0005
 _COMMIT_PATIENCE_S = 30.0
 """How much longer a commit may take that is under way: whoever is told that it may be done or not
 has to find out. Less than most clients wait for an answer."""
+
+_PROBLEMS_TOLD = 100
 
 LASTING_JOBS_MOST = 10_000
 """How many jobs there may be that have no containers of their own; memory counts only those."""
@@ -107,7 +110,7 @@ class AdmissionController:
         self,
         *,
         runtime: Runtime,
-        store: Store,
+        vault: Vault,
         types: Sequence[InstanceType],
         engine: EngineName,
         limits: LimitsConfig,
@@ -121,7 +124,7 @@ class AdmissionController:
         self._commit_patience_s = commit_patience_s
         self._runtime = runtime
         self._view = runtime.view
-        self._store = store
+        self._store, self._vault = vault.store, vault
         self._types = tuple(types)
         self._engine = engine
         self._limits = limits
@@ -235,6 +238,23 @@ class AdmissionController:
                 problems.append((f"{path}.image", sentence))
         if problems:
             raise InvalidRequest(problems)
+
+    def refuse_unknown_secrets(self, specs: Iterable[tuple[str, str, ContainerSpec]]) -> None:
+        """Raise `InvalidRequest` with every secret that is not there, of (path, project, spec)."""
+        known, problems = self._vault.secrets, []
+        for path, project, spec in specs:
+            for number, use in enumerate(spec.secrets):
+                if (project, use.secret) in known:
+                    continue
+                names = sorted(name for of, name in known if of == project)
+                hint = f" ({did_you_mean(use.secret, names)})" if names else ""
+                sentence = (
+                    f"there is no secret {quoted(use.secret)} in project {project}{hint}: a lead"
+                    f" sets it with 'longshore secret set {use.secret}'"
+                )
+                problems.append((f"{element(f'{path}.secrets', number)}.name", sentence))
+        if problems:
+            raise InvalidRequest(problems[:_PROBLEMS_TOLD])
 
     def expect_kinds(self, specs: Iterable[ContainerSpec]) -> None:
         """Raise `InvalidRequest` where there are more kinds among some than may ever wait."""
@@ -380,12 +400,15 @@ class AdmissionController:
     async def write(
         self,
         change: Change,
-        event: Event,
+        event: Event | None,
         *,
+        on_committed: Callable[[], None] = lambda: None,
         on_refused: Callable[[], None] = lambda: None,
         more_s: float = 0.0,
     ) -> None:
         """Commit one change of the API's and tell the engine, or say why it cannot be.
+
+        `event` None tells the engine nothing; `on_committed` is called, once, when it is committed.
 
         The engine hears of it before the client does, and also when the client has hung up.
         What is not committed in time is taken back, so that a client that tries again does not get
@@ -400,7 +423,9 @@ class AdmissionController:
             on_refused()
             raise
         written = asyncio.wrap_future(future)
-        written.add_done_callback(lambda done: self._tell_engine(done, event, on_refused))
+        written.add_done_callback(
+            lambda done: self._tell_engine(done, event, on_committed, on_refused)
+        )
         try:
             # Shielded: a client that hangs up does not take back what it asked for.
             async with asyncio.timeout(self._write_patience_s + more_s):
@@ -438,10 +463,16 @@ class AdmissionController:
             raise Unavailable(str(error)) from error
 
     def _tell_engine(
-        self, written: asyncio.Future[None], event: Event, on_refused: Callable[[], None]
+        self,
+        written: asyncio.Future[None],
+        event: Event | None,
+        on_committed: Callable[[], None],
+        on_refused: Callable[[], None],
     ) -> None:
         if not written.cancelled() and written.exception() is None:
-            self._runtime.post_committed(event)
+            on_committed()
+            if event is not None:
+                self._runtime.post_committed(event)
         else:
             on_refused()
 

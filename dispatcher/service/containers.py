@@ -92,6 +92,9 @@ class ContainerService:
     ) -> Sequence[Container]:
         items = govern_containers(self._policies, items, caller)
         self._admission.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
+        self._admission.refuse_unknown_secrets(
+            (f"[{n}]", item.project, item.spec) for n, item in enumerate(items)
+        )
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._admission.expect_room(containers=len(items), size_bytes=size_bytes)
         self._admission.expect_kinds(item.spec for item in items)

@@ -32,8 +32,16 @@ from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
 from longshore.dispatcher.store.errors import StoreBusy
 from longshore.dispatcher.store.store import Store
-from longshore.pool.leaks import LeftoverReport
+from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
+
+Leftovers = Callable[[], LeftoverReport]
+"""Tells what stays of instances that are gone."""
+
+
+def no_leftovers() -> LeftoverReport:
+    """Return that nothing stays, where nobody tells of it."""
+    return NO_LEFTOVERS
 
 
 class InstanceService:
@@ -51,7 +59,7 @@ class InstanceService:
         store: Store,
         now: Callable[[], float],
         heard_at: Callable[[str], float],
-        leftovers: Callable[[], LeftoverReport],
+        leftovers: Leftovers,
     ) -> None:
         self._view = view
         self._admission = admission

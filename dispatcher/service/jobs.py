@@ -114,6 +114,7 @@ class JobService:
         try:
             new = self._governed(new, caller)
             self._refuse_impossible(new.tasks)
+            self._refuse_secrets(new)
             return await self._take_in(self._made(new, caller.user), key)
         except (Unavailable, InvalidRequest) as refusal:
             return await self._made_before(key, refusal)
@@ -197,6 +198,7 @@ class JobService:
         expect_projects([("project", new.project)], caller)
         new = self._governed(new, caller)
         self._refuse_impossible(new.tasks)
+        self._refuse_secrets(new)
         # Neither an id nor a number is used up: nothing remains of a plan.
         job = new_job(new, job_id=JOB_ID, sequence=AFTER_ALL, user=caller.user, now=self._now())
         self._expect_room(job)
@@ -258,6 +260,21 @@ class JobService:
             (f"tasks[{number}]", task.spec) for number, task in enumerate(tasks)
         )
 
+    def _refuse_secrets(self, new: NewJob) -> None:
+        """Raise `InvalidRequest` for secrets that are not there, or in a job that can have none."""
+        specs = [(f"tasks[{number}]", task.spec) for number, task in enumerate(new.tasks)]
+        if new.type.has_own_scheduler:
+            what = f"are for batch jobs, and this is a job of type {new.type.value}: leave them out"
+            problems = [(f"{path}.secrets", what) for path, spec in specs if spec.secrets]
+            problems += [
+                (f"{path}.env", f"has secret values, which {what}")
+                for path, spec in specs
+                if spec.sealed_env
+            ]
+            if problems:
+                raise InvalidRequest(problems)
+        self._admission.refuse_unknown_secrets((path, new.project, spec) for path, spec in specs)
+
     def _made(self, new: NewJob, user: str) -> Job:
         return new_job(
             new,
@@ -318,6 +335,7 @@ class JobService:
         if problems := misplaced_in_revision(job, new):
             raise InvalidRequest(problems)
         self._refuse_impossible(new.tasks)
+        self._refuse_secrets(new)
         return next_revision(job, new, self._now())
 
     # ---- looking ---------------------------------------------------------------------------

@@ -17,13 +17,14 @@ from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService
-from longshore.dispatcher.service.instances import InstanceService
+from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
+from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.vault import Vault
 from longshore.drivers.interface import InstanceType
-from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Services:
     health: HealthService
     tokens: TokenService
     audit: AuditService
+    secrets: SecretService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -45,7 +47,7 @@ class Services:
 def make_services(
     *,
     runtime: Runtime,
-    store: Store,
+    vault: Vault,
     logs: LogStore,
     broker: Broker,
     watchers: ContainerNotifier,
@@ -59,18 +61,19 @@ def make_services(
     limits: LimitsConfig,
     audit: AuditConfig,
     policies: Policies = NO_POLICIES,
-    leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
+    leftovers: Leftovers = no_leftovers,
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
     `engine` is what instances are to run containers with, and `limits` bound what may wait.
+    `vault` has the secrets, and the store.
     """
-    view = runtime.view
+    view, store = runtime.view, vault.store
     admission = AdmissionController(
         runtime=runtime,
-        store=store,
+        vault=vault,
         types=types,
         engine=engine,
         limits=limits,
@@ -93,6 +96,7 @@ def make_services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
         instances=_instances(view, admission, store, now, heard_at=heard_at, leftovers=leftovers),
+        secrets=SecretService(runtime=runtime, admission=admission, vault=vault, now=now),
         logs=LogService(
             containers=containers,
             view=view,
@@ -117,7 +121,7 @@ def _instances(
     now: Callable[[], float],
     *,
     heard_at: Callable[[str], float],
-    leftovers: Callable[[], LeftoverReport],
+    leftovers: Leftovers,
 ) -> InstanceService:
     return InstanceService(
         view=view,

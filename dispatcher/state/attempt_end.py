@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.containers import (
     INTERRUPTED,
     START_REFUSED,
     SUPERVISOR_LOST,
+    WITHHELD,
     Attempt,
     AttemptOutcome,
     Container,
@@ -239,6 +240,7 @@ def classify_exit(container: Container, how: AttemptExit) -> tuple[AttemptOutcom
 _NEVER_RAN = {
     EndKind.REFUSED: "never_started",
     EndKind.OVERLOADED: "overloaded",
+    EndKind.WITHHELD: WITHHELD,
     EndKind.MISSING: "never_started",
 }
 """The code of what was not seen to run, by how it ended; the other kinds do not say that."""
@@ -253,6 +255,9 @@ def classify(  # noqa: PLR0911 - a table
         return AttemptOutcome.CANCELLED, _stopped(container, attempt, end)
     if end.kind is EndKind.REFUSED:
         return AttemptOutcome.FAILED, Reason(code=START_REFUSED, message=end.cause)
+    if end.kind is EndKind.WITHHELD:
+        # Nothing is lost: it waits for its secrets, outside of the queue, and counts as no try.
+        return AttemptOutcome.PREEMPTED, Reason(code=WITHHELD, message=end.cause)
     if attempt.intended_outcome is AttemptOutcome.PREEMPTED:
         said = end.cause if end.exit is None else "priority set to 0"
         return AttemptOutcome.PREEMPTED, _preempted(attempt, said)

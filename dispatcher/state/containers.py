@@ -30,6 +30,12 @@ from longshore.dispatcher.domain.messages import (
     SaveContainer,
     SaveSpec,
 )
+from longshore.dispatcher.domain.secrets import (
+    NO_SECRETS_KNOWN,
+    KnownSecrets,
+    has_secrets,
+    why_withheld,
+)
 from longshore.dispatcher.state.attempt_end import (
     ClosedAttempt,
     close,
@@ -127,6 +133,7 @@ class ContainerTable:
         queue: Queue,
         types: Mapping[str, InstanceType],
         settings: SchedulerSettings,
+        secrets: KnownSecrets = NO_SECRETS_KNOWN,
     ) -> None:
         self.containers: dict[str, Container] = {}
         self.open_attempts: dict[str, str] = {}
@@ -136,6 +143,9 @@ class ContainerTable:
         self.gates = SchedulingGates()
         #: Counts the containers of jobs.
         self.jobs = JobRegistry()
+        #: Which secrets could be given to who starts now.
+        self.known_secrets = secrets
+        self._given_secrets: set[str] = set()
         #: Those of which nobody has heard yet that they have ended.
         self.finished: list[Container] = []
         #: When which running attempt has run for long enough.
@@ -159,6 +169,9 @@ class ContainerTable:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
         self.memory.add(container.spec)
+        if has_secrets(container):
+            self._given_secrets.add(container.id)
+            self._gate_by_secrets(container)
         if not container.has_open_attempt:
             due = restart_due(container) if container.attempts else container.spec.not_before
             elastic = self.jobs.type_of(container.job_id) is JobType.ELASTIC  # its job says when
@@ -243,6 +256,25 @@ class ContainerTable:
             if container.state is ContainerState.LOCKED:
                 self.unlock(container_id)
             self.wait(self.containers[container_id], now=0.0)
+
+    def secrets_changed(self, known: KnownSecrets) -> None:
+        """Hold back who is given a secret that cannot be had now, and let those go who were held.
+
+        What runs has its secrets already, and goes on.
+        """
+        self.known_secrets = known
+        for container_id in sorted(self._given_secrets):
+            container = self.containers[container_id]
+            self._gate_by_secrets(container)
+            if not container.has_open_attempt:
+                # A claim of one that does not wait any more is given up by the next pass.
+                self.wait(container, latest(container))
+
+    def _gate_by_secrets(self, container: Container) -> None:
+        if why_withheld(container, self.known_secrets) is None:
+            self.gates.unblock(container.id, Gate.SECRETS)
+        else:
+            self.gates.block(container.id, Gate.SECRETS)
 
     def process_gone(self, container_id: str, attempt_id: str, now: float) -> None:
         """Note that the process of an earlier attempt has ended, or its instance is gone."""
@@ -442,6 +474,7 @@ class ContainerTable:
         """
         self.queue.discard(container.id)
         self.gates.drop(container.id)
+        self._given_secrets.discard(container.id)
         self.waiting_since.pop(container.id, None)
         self.save(
             replace(

@@ -4,7 +4,8 @@ What is waited for is a *node*: a container, an element of an array, a task or a
 is the graph: for each waiting container the nodes that it still needs, and back. `Workflow` keeps
 each container that waits for such a thing out of the queue, by a gate: `AFTER` for nodes,
 `MAX_RUNNING` for a turn among the elements of its array, `JOB_HELD` for its job, and
-`OWN_SCHEDULER` if a scheduler of its own places it.
+`OWN_SCHEDULER` if a scheduler of its own places it. The container table adds `SECRETS` for one
+whose secrets cannot be had.
 
 How an end is passed on, in `propagate`, once for each event of the engine:
 
@@ -40,6 +41,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, element_node, nodes_of, task_node
 from longshore.dispatcher.domain.messages import PublishContainer, PublishJob, SaveJob
+from longshore.dispatcher.domain.secrets import why_withheld
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.scheduling_gates import Gate
 
@@ -366,6 +368,8 @@ class Workflow:
             return _after(self._dependencies.needs(container.id))
         if Gate.MAX_RUNNING in block:
             return self._full_window_reason(container)
+        if Gate.SECRETS in block:
+            return why_withheld(container, self._table.known_secrets)
         return None
 
 

@@ -59,7 +59,8 @@ def own_bytes(spec: ContainerSpec) -> int:
 def spec_bytes(spec: ContainerSpec) -> int:
     """Return about how much memory a specification takes."""
     wanted = spec.constraints
-    labels = (*spec.env, *spec.labels, *wanted.labels)
+    used = ((each.secret, each.target) for each in spec.secrets)
+    labels = (*spec.env, *spec.sealed_env, *used, *spec.labels, *wanted.labels)
     pairs = sum(_PAIR_BYTES + _text_bytes(pair) for pair in labels)
     names = (*wanted.instance_types, *(name for name, _ in spec.resources.custom))
     named = len(names) * _PAIR_BYTES + _text_bytes(names)

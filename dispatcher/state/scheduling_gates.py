@@ -87,6 +87,8 @@ class Gate(Flag):
     JOB_HELD = auto()
     #: Its job has a scheduler of its own, for as long as it lives.
     OWN_SCHEDULER = auto()
+    #: A secret that it is given is not there, or cannot be decrypted.
+    SECRETS = auto()
 
 
 class SchedulingGates:

@@ -15,6 +15,7 @@ from longshore.dispatcher.domain.messages import (
     ForgetAudit,
     InsertContainers,
     NoteTokenUse,
+    RemoveSecret,
     RequestCancel,
     RequestPriority,
     SaveAttempt,
@@ -23,6 +24,7 @@ from longshore.dispatcher.domain.messages import (
     SaveInstance,
     SaveJob,
     SaveLaunch,
+    SaveSecrets,
     SaveSpec,
     SaveToken,
 )
@@ -58,13 +60,28 @@ _SAVE_ATTEMPT = sqlite.upsert(
 )
 _SAVE_LAUNCH = sqlite.upsert(tables.launches, keep=())
 _SAVE_INSTANCE = sqlite.upsert(tables.instances, keep=())
+_SAVE_SECRET = sqlite.upsert(tables.secrets, keep=())
+_SAVE_DATA_KEY = sqlite.upsert(tables.secret_data_keys, keep=())
+_DELETE_SECRET = delete(tables.secrets).where(
+    tables.secrets.c.project == bindparam("of_project"),
+    tables.secrets.c.name == bindparam("called"),
+)
 _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindparam("token"))
 
 _Saving = (
     AddContainer | SaveContainer | SaveSpec | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
 )
 _OfAccess = SaveToken | NoteTokenUse | SaveAudit | ForgetAudit
-_Single = InsertContainers | RequestCancel | RequestPriority | DeleteLaunch | JobChange | _OfAccess
+_Single = (
+    InsertContainers
+    | RequestCancel
+    | RequestPriority
+    | DeleteLaunch
+    | JobChange
+    | SaveSecrets
+    | RemoveSecret
+    | _OfAccess
+)
 
 
 def apply_changes(connection: Connection, changes: Sequence[Change], *, now: float) -> None:
@@ -102,6 +119,11 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
             CONTAINERS.request(connection, change.container_id, _PRIORITIZE, values)
         case DeleteLaunch():
             connection.execute(_DELETE_LAUNCH, {"token": change.token})
+        case SaveSecrets():
+            _save_secrets(connection, change)
+        case RemoveSecret():
+            named = {"of_project": change.project, "called": change.name}
+            connection.execute(_DELETE_SECRET, named)
         case _:
             assert_never(change)
 
@@ -120,6 +142,14 @@ def _apply_of_access(connection: Connection, change: _OfAccess) -> None:
             access_records.forget_audit(connection, change)
         case _:
             assert_never(change)
+
+
+def _save_secrets(connection: Connection, change: SaveSecrets) -> None:
+    if change.data_keys:
+        rows = [codec.data_key_values(each) for each in change.data_keys]
+        connection.execute(_SAVE_DATA_KEY, rows)
+    if change.secrets:
+        connection.execute(_SAVE_SECRET, [codec.secret_values(each) for each in change.secrets])
 
 
 def _flush(connection: Connection, saved: dict[type[_Saving], list[_Saving]]) -> None:

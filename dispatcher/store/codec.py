@@ -20,6 +20,7 @@ from longshore.dispatcher.domain.containers import (
     StopCause,
     StopReason,
 )
+from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.drivers.interface import Resources
 from longshore.pool.model import BehaviorNote, Launch, Payer
 
@@ -258,6 +259,42 @@ def instance_from_row(row: Row[Any]) -> InstanceRecord:
         note=_NOTE_DECODER.decode(row.behavior_note) if row.behavior_note else None,
         killed=row.killed,
     )
+
+
+def secret_values(secret: StoredSecret) -> Values:
+    """Return the row of a secret."""
+    return {
+        "project": secret.project,
+        "name": secret.name,
+        "ciphertext": secret.ciphertext,
+        "updated_at": secret.updated_at,
+        "updated_by": secret.updated_by,
+    }
+
+
+def secret_from_row(row: Row[Any]) -> StoredSecret:
+    """Return the secret of a row of `secrets`."""
+    return StoredSecret(
+        project=row.project,
+        name=row.name,
+        ciphertext=row.ciphertext,
+        updated_at=row.updated_at,
+        updated_by=row.updated_by,
+    )
+
+
+def data_key_values(data_key: DataKey) -> Values:
+    """Return the row of a data key."""
+    return {
+        "id": data_key.id,
+        "ciphertext": data_key.ciphertext,
+        "created_at": data_key.created_at,
+    }
+
+
+def data_key_from_row(row: Row[Any]) -> DataKey:
+    """Return the data key of a row of `secret_data_keys`."""
+    return DataKey(id=row.id, ciphertext=row.ciphertext, created_at=row.created_at)
 
 
 def encode_ids(ids: tuple[str, ...]) -> bytes:

@@ -27,6 +27,7 @@ from longshore.dispatcher.domain.queries import (
     InstancePage,
     JobFilter,
     JobPage,
+    KeptSecrets,
     Page,
     Recovered,
 )
@@ -37,7 +38,15 @@ from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.filters import container_queries, job_queries
 from longshore.dispatcher.store.job_reader import Specs, StoredCounts
 from longshore.dispatcher.store.paging import fetch_gone, page_of
-from longshore.dispatcher.store.tables import attempts, containers, instances, jobs, launches
+from longshore.dispatcher.store.tables import (
+    attempts,
+    containers,
+    instances,
+    jobs,
+    launches,
+    secret_data_keys,
+    secrets,
+)
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
 _IDS_AT_ONCE = 500
@@ -164,6 +173,15 @@ class Reader:
         """Return a page of instances that are gone; see `Store.gone_instances`."""
         with self._snapshot() as connection:
             return fetch_gone(connection, cursor=cursor, limit=limit)
+
+    def secrets(self) -> KeptSecrets:
+        """Return all secrets and all of their data keys; see `Store.secrets`."""
+        with self._snapshot() as connection:
+            kept = connection.execute(select(secrets).order_by(secrets.c.project, secrets.c.name))
+            found = tuple(codec.secret_from_row(row) for row in kept)
+            keys = connection.execute(select(secret_data_keys).order_by(secret_data_keys.c.id))
+            data_keys = tuple(codec.data_key_from_row(row) for row in keys)
+        return KeptSecrets(secrets=found, data_keys=data_keys)
 
     def last_sequence(self) -> int:
         """Return the highest sequence number of any container, 0 for none."""

@@ -27,6 +27,7 @@ from longshore.dispatcher.domain.queries import (
     InstancePage,
     JobFilter,
     JobPage,
+    KeptSecrets,
     Page,
     Recovered,
 )
@@ -319,6 +320,10 @@ class Store:
     def last_audit_sequence(self) -> int:
         """Return the highest number of the audit log, 0 without any; raises `StoreBusy`."""
         return self._reader.last_audit_sequence()
+
+    def secrets(self) -> KeptSecrets:
+        """Return all secrets, encrypted, and all of their data keys; raises `StoreBusy`."""
+        return self._reader.secrets()
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""

@@ -238,3 +238,22 @@ store_marker = Table(
     Column("commits", BigInteger, nullable=False),
     Column("written_at", Double, nullable=False),
 )
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("project", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("ciphertext", Text, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Column("updated_by", Text, nullable=False),
+    PrimaryKeyConstraint("project", "name"),
+)
+
+secret_data_keys = Table(
+    "secret_data_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("ciphertext", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+)

@@ -81,7 +81,7 @@ def remove_files(directory: Path) -> None:
         if not end_groups(name):
             _log.warning("processes in the control group %s do not end", name)
         work = _OPEN_TO_OTHERS / f"longshore-work-{os.geteuid()}-{digest}"
-        for left in (_SHARED_MEMORY / name, work):
+        for left in (_SHARED_MEMORY / name, _SHARED_MEMORY / f"{name}-secrets", work):
             shutil.rmtree(left, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
 

@@ -26,7 +26,13 @@ from longshore.pool.hostkey import (
     unproven_cause,
 )
 from longshore.pool.lease import contact_command
-from longshore.pool.model import REBOOTED, AttemptOrder, ProbeReport
+from longshore.pool.model import (
+    NO_SECRET_VALUES,
+    REBOOTED,
+    AttemptOrder,
+    ProbeReport,
+    SecretValues,
+)
 from longshore.pool.remote.deploy import (
     bounded_command,
     deploy,
@@ -260,9 +266,16 @@ class WorkerLink:
             return self._look_beside(connection, looks, verify)
 
     def start(
-        self, order: AttemptOrder, boot_id: str, on_result: Callable[[StartResult], None]
+        self,
+        order: AttemptOrder,
+        boot_id: str,
+        on_result: Callable[[StartResult], None],
+        *,
+        secrets: SecretValues = NO_SECRET_VALUES,
     ) -> None:
         """Start an attempt in the boot that it is meant for; `on_result` is called exactly once.
+
+        `secrets` go along, and are kept nowhere.
 
         Where the instance has booted anew it is refused as "rebooted": no session outlives a boot.
         It is called from the session's reader thread, or at once from this one when there is no
@@ -282,7 +295,7 @@ class WorkerLink:
             on_result(StartResult(verdict=refused, code=REBOOTED, message=message))
             return
         self._feed.expect(order)
-        session.request("start", {"attempt": order_fields(order)}, on_reply)
+        session.request("start", {"attempt": order_fields(order, secrets)}, on_reply)
 
     def signal(self, attempt_id: str, signal: str, *, grace_s: float) -> None:
         """Send TERM or KILL to an attempt, if there is a session; its exit tells the rest.

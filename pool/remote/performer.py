@@ -33,6 +33,7 @@ from longshore.pool.messages import (
     StartAttempt,
     StartRefused,
     StartUnknown,
+    StartWithheld,
     UpdateLimits,
 )
 from longshore.pool.remote.cloud_calls import CloudCalls
@@ -43,12 +44,20 @@ from longshore.pool.remote.link_model import (
     StartResult,
     StartVerdict,
 )
+from longshore.pool.remote.secret_source import (
+    NoSecrets,
+    SecretSource,
+    SecretsUnusable,
+    SecretsWithheld,
+)
 from longshore.pool.remote.worker_reports import LogSink, Post, WorkerReports
 
 log = structlog.get_logger(__name__)
 
 _CLOSING_THREADS = 8
 _CLOUD_GRACE_S = 10.0
+
+_NO_SECRETS = NoSecrets()
 
 _Untold = SignalAttempt | ReleaseAttempt | SetLease | UpdateLimits
 """What has no outcome."""
@@ -58,7 +67,8 @@ class Performer:
     """Begins commands without blocking and posts what came of them.
 
     Probes run on `probe_threads` threads; everything else on an instance goes through the
-    sessions' own threads, everything in the cloud through `cloud`. `close` ends all of them.
+    sessions' own threads, everything in the cloud through `cloud`. `close` ends all of them. What
+    an attempt is given of `secrets` is looked up when its start is sent, each time anew.
     """
 
     def __init__(
@@ -70,12 +80,14 @@ class Performer:
         post: Post,
         now: Callable[[], float],
         probe_threads: int = 64,
+        secrets: SecretSource = _NO_SECRETS,
     ) -> None:
         self._cloud = cloud
         self._link_settings = link_settings
         self._logs = logs
         self._post = post
         self._now = now
+        self._secrets = secrets
         self._links: dict[str, tuple[WorkerLink, WorkerReports]] = {}
         self._probes = ThreadPoolExecutor(probe_threads, thread_name_prefix="probe")
         self._closing = ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="closing")
@@ -227,9 +239,25 @@ class Performer:
                     assert_never(result.verdict)
             self._post(event)
 
+        try:
+            secrets = self._secrets.values(command.order.secrets)
+        except SecretsWithheld as error:
+            self._post(
+                StartWithheld(
+                    op_id=command.op_id,
+                    worker_id=worker_id,
+                    attempt_id=attempt_id,
+                    message=str(error),
+                )
+            )
+            return
+        except SecretsUnusable as error:
+            refused = StartVerdict.REFUSED
+            on_result(StartResult(verdict=refused, code="invalid", message=str(error)))
+            return
         link, reports = found
         reports.allow((attempt_id,))
-        link.start(command.order, command.boot_id, on_result)
+        link.start(command.order, command.boot_id, on_result, secrets=secrets)
 
     def leftovers(self) -> LeftoverReport:
         """Return what stays of instances that are gone, as far as the driver has told."""

@@ -12,11 +12,13 @@ from longshore.pool.model import (
     MOST_BYTES,
     MOST_NAME,
     MOST_WORDS,
+    NO_SECRET_VALUES,
     AttemptExit,
     AttemptImage,
     AttemptOrder,
     AttemptReport,
     MachineSize,
+    SecretValues,
 )
 
 PROTOCOL: Final = 1
@@ -179,8 +181,10 @@ def encode_line(fields: Mapping[str, object]) -> bytes:
     return msgspec.json.encode(fields) + b"\n"
 
 
-def order_fields(order: AttemptOrder) -> dict[str, object]:
-    """Return the `attempt` of a start request."""
+def order_fields(
+    order: AttemptOrder, secrets: SecretValues = NO_SECRET_VALUES
+) -> dict[str, object]:
+    """Return the `attempt` of a start request, with the values of its secrets."""
     entrypoint = {} if order.entrypoint is None else {"entrypoint": order.entrypoint}
     return {
         "attempt_id": order.attempt_id,
@@ -193,7 +197,15 @@ def order_fields(order: AttemptOrder) -> dict[str, object]:
         "cpu_millis": order.cpu_millis,
         "memory_bytes": order.memory_bytes,
         "resident": order.resident,
+        **_secret_fields(secrets),
     }
+
+
+def _secret_fields(secrets: SecretValues) -> dict[str, object]:
+    if secrets == NO_SECRET_VALUES:
+        return {}
+    fields = {"env": secrets.env, "files": secrets.files, "registries": secrets.registries}
+    return {"secrets": {name: dict(pairs) for name, pairs in fields.items()}}
 
 
 class LineSplitter:

@@ -14,9 +14,10 @@ import re
 import sys
 from typing import NamedTuple
 
-from longshore.pool.runner import cgroups, images, machine, scripts
+from longshore.pool.runner import cgroups, images, machine, scripts, secret_files
 from longshore.pool.runner.engines import LABEL, ContainerEngine
 from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
+from longshore.pool.runner.secret_files import Readers, SecretPlaces
 from longshore.pool.runner.spool import Spool
 from longshore.pool.runner.wire import Refusal, StartOrder
 
@@ -53,6 +54,12 @@ class Recipe(NamedTuple):
     engine: ContainerEngine
     environ: dict[str, str]
 
+    def secret_places(self, order: StartOrder, *, bare: bool) -> SecretPlaces:
+        """Return where the secrets of an order are to lie; Refusal when they cannot."""
+        if bare and order.secrets.registries:
+            raise Refusal("invalid", "a login at a registry is for an order with an image")
+        return secret_files.places(self.spool, order.attempt_id, order.secrets, bare=bare)
+
     def bare(self, order: StartOrder) -> Invocation:
         """Return how an order is executed without a container; Refusal when it cannot be."""
         if order.image:
@@ -67,9 +74,14 @@ class Recipe(NamedTuple):
             b"LANG": self.environ.get("LANG", "C.UTF-8").encode(),
         }
         env.update(order.env)
+        env.update(order.secrets.env)
         env.update(self._own_variables(order))
+        where = self.secret_places(order, bare=True)
+        if where.files:
+            env[secret_files.VARIABLE] = where.files.encode()
         given = _past_the_shell(env)
         given[b"_ls_work"] = work.encode()
+        given[b"_ls_given"] = where.top.encode()
         given[b"_ls_uid"], given[b"_ls_gid"] = b"%d" % self.engine.uid, b"%d" % self.engine.gid
         given[b"_ls_step"] = scripts.STEP.encode()
         given[b"_ls_python"] = (sys.executable or machine.find_program("python3")).encode()
@@ -104,7 +116,12 @@ class Recipe(NamedTuple):
         if images.pull_policy(self.engine.arguments) not in ("missing", "never"):
             words += ["--pull", "missing"]  # it has just been fetched
         own = self._own_variables(order)
-        users = {key: value for key, value in order.env if key not in own}
+        where = self.secret_places(order, bare=False)
+        if where.files:
+            own[secret_files.VARIABLE] = secret_files.MOUNTED_AT.encode()
+            words += ["--volume", f"{where.files}:{secret_files.MOUNTED_AT}:{self._mounted}"]
+        variables = (*order.env, *order.secrets.env)
+        users = {key: value for key, value in variables if key not in own}
         lines, secrets = _divided(users, self.engine.name)
         if lines:
             words += ["--env-file", self.spool.path(order.attempt_id, "env")]
@@ -123,6 +140,7 @@ class Recipe(NamedTuple):
         env[b"_ls_asked"] = b"1" if order.command and order.entrypoint is None else b"0"
         env[b"_ls_news"] = self.spool.fifo.encode()
         env[b"_ls_secrets"] = " ".join(names).encode()
+        env[b"_ls_given"], env[b"_ls_auth"] = where.top.encode(), where.auth.encode()
         env[b"_ls_name"] = name.encode()
         env[b"_ls_group"] = cgroups.tree(group).encode()
         env[b"_ls_limit"] = scripts.ANSWER_LIMIT_S
@@ -134,6 +152,20 @@ class Recipe(NamedTuple):
         argv = [b"sh", b"-c", script.encode(), b"sh", *argv, order.image.encode()]
         argv += [*(order.entrypoint or ())[1:], *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
+
+    def readers(self, *, bare: bool) -> Readers:
+        """Return who is to read the files of an order's secrets.
+
+        Podman gives them to the container's own user by itself, if root asks; elsewhere nobody
+        knows before which user of the image that is.
+        """
+        if bare:
+            return Readers(self.engine.uid, self.engine.gid)
+        return Readers(everybody=self.engine.name != "podman" or os.geteuid() != 0)
+
+    @property
+    def _mounted(self) -> str:
+        return "ro,Z" if self.readers(bare=False).everybody else "ro,Z,U"
 
     def _own_variables(self, order: StartOrder) -> dict[bytes, bytes]:
         own = {

@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Iterable
 
-from longshore.pool.runner import cgroups, containment, holders, machine, scripts
+from longshore.pool.runner import cgroups, containment, holders, machine, scripts, secret_files
 from longshore.pool.runner.engines import ContainerEngine
 from longshore.pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
 from longshore.pool.runner.podman_secrets import secret_name, secrets_of
@@ -92,6 +92,7 @@ class Launcher:
         try:
             self._spawn_claimed(order, attempt, lock, invocation)
         except OSError as error:
+            secret_files.remove(self._spool, attempt.attempt_id)
             self._remove_traces(attempt)
             if contained:
                 cgroups.remove(group)
@@ -126,6 +127,8 @@ class Launcher:
                 os.mkdir(work, 0o700)
                 if self._engine.uid >= 0:
                     os.chown(work, self._engine.uid, self._engine.gid)
+            where = self._recipe.secret_places(order, bare=bare)
+            secret_files.write(spool, where, order.secrets, self._recipe.readers(bare=bare))
             given[9] = lock
             if invocation.variables:
                 write_whole(spool.path(name, "env"), invocation.variables)
@@ -281,11 +284,13 @@ class Launcher:
                 signal_group(pid, ticks, signal.SIGKILL)
             if attempt.engine == "process" or attempt.boot_id != self._spool.boot_id:
                 self.end_rest(attempt)
+                secret_files.remove(self._spool, attempt.attempt_id)
                 self._spool.record_lost(attempt.attempt_id)
                 return
             # At once: `rm -f` would first ask it kindly, for ten seconds.
             cgroups.kill(attempt.cgroup)
             prefix, env = self._prefix(attempt), self._of_container(attempt)
+            secret_files.remove(self._spool, attempt.attempt_id)
             self._help(attempt.attempt_id, scripts.BURY, [], prefix, env=env, given={9: lock})
         finally:
             os.close(lock)
@@ -337,6 +342,7 @@ class Launcher:
 
         What it left running ends here at the latest: see `end_rest`.
         """
+        secret_files.remove(self._spool, attempt.attempt_id)
         if attempt.engine == "process":
             self.end_rest(attempt)
             if attempt.cgroup and not containment.remove(attempt.cgroup):
@@ -406,6 +412,7 @@ class Launcher:
     def sweep(self) -> None:
         """Remove what a runner left that died over it; nothing of that runs."""
         self._spool.sweep()
+        secret_files.sweep(self._spool)
         if self._engine.work == self._spool.places.apart:
             self._spool.make_apart()  # it lies where others tidy up
         for group in containment.groups_below(self._groups) if self._groups else []:

@@ -34,6 +34,7 @@ _ls_record() {
   echo "$_ls_pid ${20} $$                    " 1<>"$_ls_spool/job"
 }
 _ls_finish() {
+  [ -z "$_ls_given" ] || rm -rf -- "$_ls_given"
   until echo "$*" 1<>"$_ls_spool/exit" || [ ! -d "$_ls_spool" ]; do sleep 1; done
   [ ! -p "$_ls_fifo" ] || echo "$_ls_id" 1<>"$_ls_fifo"
   [ ! -d "$_ls_spool" ] || read -r _ls_collected <&5
@@ -77,7 +78,7 @@ while [ "$_ls_count" -gt 0 ]; do
   eval "export \\"\\$_ls_e$_ls_count\\""; unset _ls_e$_ls_count
 done
 unset _ls_spool _ls_fifo _ls_id _ls_work _ls_count _ls_plain _ls_python _ls_step _ls_uid _ls_gid
-unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join _ls_mark OLDPWD
+unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join _ls_mark _ls_given OLDPWD
 exec "$@"
 """
 
@@ -190,7 +191,7 @@ _ls_finish "$_ls_code" 0 "$_ls_state"
 # With `run_as`, privileges are dropped before anything that the user named is in the environment:
 # LD_PRELOAD must not be loaded by a program of root's.
 LAUNCH_AS = """
-  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join _ls_mark
+  unset _ls_spool _ls_fifo _ls_id _ls_group _ls_join _ls_mark _ls_given
   exec @DROP@ /bin/sh -c "$_ls_enter" sh "$@"
 """
 
@@ -239,7 +240,8 @@ _ls_pull_image() {
   (
     _ls_record
     exec >/dev/null 2>&7 </dev/null 5<&- 6>&- 7>&- 8<&- 9>&-
-    exec timeout -s KILL "$_ls_pull_limit" @ENGINE@ pull --quiet @PULL@ "$_ls_image"
+    [ -z "$_ls_auth" ] || export DOCKER_CONFIG="$_ls_auth"
+    exec timeout -s KILL "$_ls_pull_limit" @ENGINE@ pull --quiet @PULL@ @AUTH@ "$_ls_image"
   )
   _ls_client=$?
   read -r _ls_now _ </proc/uptime
@@ -276,6 +278,7 @@ _ls_stop=${_ls_seen#*:?} _ls_stop=${_ls_stop%%[!A-Z0-9+-]*}
 [ "${#_ls_seen}" -lt 65000 ] || _ls_seen=
 printf '%s %s\\n' "$_ls_asked" "${_ls_seen:-null}" >"$_ls_spool/image"
 rm -f "$_ls_spool/pulling"
+[ -z "$_ls_auth" ] || rm -rf -- "$_ls_auth"
 _ls_tell
 if [ "$_ls_client" = 0 ] && [ ! -e "$_ls_spool/killed" ]; then
   _ls_run "$@"
@@ -423,6 +426,9 @@ true >"$_ls_log" || _ls_log=/dev/null
 """
 
 
+AUTH_FILE = '${_ls_auth:+--authfile "$_ls_auth/config.json"}'
+
+
 def for_engine(script: str, prefix: tuple[str, ...]) -> str:
     """Return a script with the administrator's engine command (never a user's words) filled in."""
     return script.replace("@ENGINE@", " ".join(shlex.quote(word) for word in prefix))
@@ -434,6 +440,8 @@ def for_supervisor(prefix: tuple[str, ...], engine: str, pull_options: list[str]
     words = ("{{.State.Status}}", "{{.State.ExitCode}}", monitor, "{{.State.StartedAt}}")
     script = ENGINE.replace("@STATE@", " ".join(words)).replace("@IMAGE@", template(engine))
     script = script.replace("@PULL@", " ".join(map(shlex.quote, pull_options)))
+    # Docker is told by its variable; of several of Podman's options, the last one counts.
+    script = script.replace("@AUTH@", AUTH_FILE if engine == "podman" else "")
     return for_engine(script, prefix)
 
 

@@ -200,7 +200,12 @@ class Spool:
         theirs in shared memory (`RemoveIPC`, which is on by default): all but root's, and that of
         users who are the system's.
         """
-        return os.geteuid() != 0 and os.path.dirname(self.places.spool) == _SHARED_MEMORY
+        return os.geteuid() != 0 and self.is_in_memory
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Return whether the spool lies in shared memory, which no disk ever has."""
+        return os.path.dirname(self.places.spool) == _SHARED_MEMORY
 
     def let_others_through(self) -> None:
         """Let a job of another user reach its working directory, and nothing else, by path."""

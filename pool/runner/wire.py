@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ MAX_LINE_BYTES = 1 << 20
 MAX_CPU_MILLIS = (
     1_000_000_000  # no machine has so many; the kernel takes some hundred times as much
 )
+FILE_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,63}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -24,6 +26,15 @@ class Refusal(Exception):  # noqa: N818 - it answers a request, it is no fault o
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class SecretsOrder(NamedTuple):
+    """The values of an attempt's secrets, as (name, value) pairs; no message repeats any."""
+
+    env: tuple[tuple[bytes, bytes], ...] = ()
+    files: tuple[tuple[bytes, bytes], ...] = ()
+    #: The value is "USER:PASSWORD".
+    registries: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class StartOrder(NamedTuple):
@@ -45,6 +56,7 @@ class StartOrder(NamedTuple):
     entrypoint: tuple[bytes, ...] | None = None
     #: Whether it has an init as process 1, if the engine has one.
     init: bool = True
+    secrets: SecretsOrder = SecretsOrder()
 
 
 class LineBuffer:
@@ -160,7 +172,17 @@ def parse_order(value: object) -> StartOrder:
         resident=flag_field(value, "resident", missing=False),
         init=flag_field(value, "init", missing=True),
         entrypoint=None if entrypoint is None else _parse_words("entrypoint", entrypoint),
+        secrets=_parse_secrets(value.get("secrets", {})),
     )
+
+
+def _parse_secrets(value: object) -> SecretsOrder:
+    if not isinstance(value, dict) or not set(value) <= set(SecretsOrder._fields):
+        raise Refusal("invalid", "secrets must be an object of env, files and registries")
+    found = {name: _parse_env(value.get(name, {}), name) for name in SecretsOrder._fields}
+    if any(not FILE_NAME.fullmatch(os.fsdecode(name)) for name, _ in found["files"]):
+        raise Refusal("invalid", "a file of secrets is not called as one can be")
+    return SecretsOrder(**found)
 
 
 def _parse_words(field: str, value: object) -> tuple[bytes, ...]:
@@ -169,12 +191,12 @@ def _parse_words(field: str, value: object) -> tuple[bytes, ...]:
     return tuple(_raw(field, word) for word in value)
 
 
-def _parse_env(value: object) -> tuple[tuple[bytes, bytes], ...]:
+def _parse_env(value: object, field: str = "env") -> tuple[tuple[bytes, bytes], ...]:
     if not isinstance(value, dict):
-        raise Refusal("invalid", "env must be an object")
+        raise Refusal("invalid", f"{field} must be an object")
     if any(not name or "=" in name for name in value):
-        raise Refusal("invalid", "a name in env is empty or holds an equals sign")
-    return tuple((_raw("env", name), _raw("env", value[name])) for name in sorted(value))
+        raise Refusal("invalid", f"a name in {field} is empty or holds an equals sign")
+    return tuple((_raw(field, name), _raw(field, value[name])) for name in sorted(value))
 
 
 def _raw(field: str, value: object) -> bytes:

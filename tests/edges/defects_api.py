@@ -395,8 +395,8 @@ API: Final[tuple[EdgeDefect, ...]] = (
         name="users_name_variables_of_ours",
         guard="Variables of ours are refused at the submission",
         file="dispatcher/api/validate/containers.py",
-        old="            elif name.startswith(_RESERVED_PREFIX):",
-        new="            elif name == _RESERVED_PREFIX:",
+        old="            elif name.startswith(RESERVED_PREFIX):",
+        new="            elif name == RESERVED_PREFIX:",
         test=(
             "tests/unit/test_api_refusals.py"
             "::test_a_wrong_field_is_named[change22-env.LONGSHORE_ID-reserved]"
@@ -406,7 +406,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
         name="a_variable_may_have_any_name",
         guard="A variable's name is one that programs can read",
         file="dispatcher/api/validate/containers.py",
-        old="            if not _VARIABLE.fullmatch(name):",
+        old="            if not VARIABLE.fullmatch(name):",
         new="            if not name:",
         test=(
             "tests/unit/test_api_refusals.py"

@@ -25,8 +25,8 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
         name="users_say_what_is_ours_by_the_env_file",
         guard="What says who an attempt is comes from us and never from its user",
         file="pool/runner/invocation.py",
-        old="        users = {key: value for key, value in order.env if key not in own}",
-        new="        users = dict(order.env)",
+        old="        users = {key: value for key, value in variables if key not in own}",
+        new="        users = dict(variables)",
         test="tests/unit/test_runner_environment.py::test_no_user_says_what_is_ours_to_say",
     ),
     EdgeDefect(
@@ -331,7 +331,8 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
         file="pool/runner/wire.py",
         old=(
             '    if any(not name or "=" in name for name in value):\n'
-            '        raise Refusal("invalid", "a name in env is empty or holds an equals sign")'
+            '        raise Refusal("invalid", f"a name in {field} is empty or holds an'
+            ' equals sign")'
         ),
         new="",
         test=(

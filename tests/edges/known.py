@@ -11,9 +11,10 @@ from tests.edges.defects_api import API
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
+from tests.edges.defects_secrets import SECRETS
 from tests.edges.defects_store import STORE
 
-DEFECTS: Final = (*ACCESS, *API, *LOGS, *REMOTE, *RUNNER, *STORE)
+DEFECTS: Final = (*ACCESS, *API, *LOGS, *REMOTE, *RUNNER, *SECRETS, *STORE)
 
 
 def part_of(defects: Sequence[EdgeDefect], part: int, parts: int) -> list[EdgeDefect]:

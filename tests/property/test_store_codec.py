@@ -40,7 +40,7 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources
-from longshore.pool.model import Launch, Payer
+from longshore.pool.model import Launch, Payer, SecretKind, SecretUse
 from tests.store_values import containers_of, url_in
 
 T = TypeVar("T")
@@ -75,6 +75,10 @@ BY_TYPE: dict[object, st.SearchStrategy[object]] = {
     Decimal: prices,
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
     tuple[tuple[str, str], ...]: pairs(texts),
+    tuple[SecretUse, ...]: st.lists(
+        st.builds(SecretUse, secret=texts, kind=st.sampled_from(SecretKind), target=texts),
+        max_size=3,
+    ).map(tuple),
 }
 
 

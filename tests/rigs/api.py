@@ -55,6 +55,7 @@ from longshore.dispatcher.service.events import (
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.store.paging import PAGE_LIMIT
 from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.vault import open_vault
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 from longshore.pool.messages import (
@@ -150,11 +151,13 @@ class ApiRig(MadeUpCloud):
             self.directory / "logs",
             on_change=partial(_call_soon, loop, self.watchers),
         )
+        # Where no engine runs yet, its thread may be waited for.
+        self.vault = open_vault(self.store, self.directory / "secret_keys", lambda: self.now)
         self.runtime = self._runtime()
         view = self.runtime.view
         self.services = make_services(
             runtime=self.runtime,
-            store=self.store,
+            vault=self.vault,
             logs=self.logs,
             broker=self.broker,
             watchers=self.watchers,
@@ -193,6 +196,7 @@ class ApiRig(MadeUpCloud):
             pool_settings=POOL,
             settings=self._settings,
             recovered=self.store.recover(),
+            secrets=self.vault.known(),
             new_token=lambda: f"token-{next(self._tokens)}",
             new_secret=lambda: "secret",
             new_container=lambda: (f"c-{self._new_id()}", self.store.next_sequences(1)[0]),

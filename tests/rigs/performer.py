@@ -15,6 +15,7 @@ from longshore.pool.remote.cloud_calls import CloudCalls, Launching
 from longshore.pool.remote.deploy import RunnerBundle
 from longshore.pool.remote.link_model import LinkSettings
 from longshore.pool.remote.performer import Performer
+from longshore.pool.remote.secret_source import NoSecrets, SecretSource
 from longshore.pool.remote.ssh_keys import load_or_create_private_key
 
 CALL_TIMEOUT_S = 1.0
@@ -129,7 +130,11 @@ def _out_of_reach(tmp_path: Path) -> LinkSettings:
 
 @contextmanager
 def performing(
-    tmp_path: Path, *, settings: LinkSettings | None = None, probe_threads: int = 64
+    tmp_path: Path,
+    *,
+    settings: LinkSettings | None = None,
+    probe_threads: int = 64,
+    secrets: SecretSource | None = None,
 ) -> Iterator[Rig]:
     """Yield a rig; each command must have had its outcome taken in the end.
 
@@ -158,6 +163,7 @@ def performing(
         post=posted.put,
         now=lambda: 5.0,
         probe_threads=probe_threads,
+        secrets=secrets or NoSecrets(),
     )
     yield Rig(performer, cloud, posted)
     cloud.gate.set()

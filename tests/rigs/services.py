@@ -17,6 +17,7 @@ from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.vault import open_vault
 from longshore.pool.messages import CreateInstance
 from tests.rigs.engine import Rig
 from tests.samples import make_type
@@ -77,7 +78,7 @@ def services_with(
     numbers = iter(range(100_000))
     return make_services(
         runtime=runtime,
-        store=store,
+        vault=open_vault(store, tmp_path / "secret_keys", lambda: rig.now),
         logs=LogStore(tmp_path / "logs"),
         broker=Broker(),
         watchers=ContainerNotifier(),

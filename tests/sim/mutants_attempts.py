@@ -231,6 +231,48 @@ ENDINGS = (
         ),
     ),
     Mutant(
+        name="nothing waits for its secrets",
+        guard="what lacks a secret is kept out of the queue",
+        fault="a secret that is missing",
+        where="longshore.dispatcher.state.containers:ContainerTable._gate_by_secrets",
+        old="self.gates.block(container.id, Gate.SECRETS)",
+        new="pass",
+        test=(
+            "tests/unit/test_secrets_engine.py"
+            "::test_what_lacks_a_secret_waits_without_an_instance_and_goes_on_by_itself"
+        ),
+    ),
+    Mutant(
+        name="a withheld start is a loss",
+        guard="a start that was never sent for want of a secret is no try",
+        fault="a secret that is missing",
+        where="longshore.dispatcher.state.attempt_end:classify",
+        old="if end.kind is EndKind.WITHHELD:",
+        new="if False:",
+        test=(
+            "tests/unit/test_secrets_engine.py"
+            "::test_a_withheld_start_is_no_try_and_blames_no_instance"
+        ),
+    ),
+    Mutant(
+        name="another key would do",
+        guard="a secret value waits for the very key that it was encrypted with",
+        fault="a secret that is missing",
+        where="longshore.dispatcher.domain.secrets:why_withheld",
+        old="if data_key_of(sealed) not in known.keys",
+        new="if not known.keys",
+        test=("tests/unit/test_secrets_engine.py::test_who_waits_for_secrets"),
+    ),
+    Mutant(
+        name="a secret of any project",
+        guard="a secret is its project's",
+        fault="a secret that is missing",
+        where="longshore.dispatcher.domain.secrets:why_withheld",
+        old="{(project, each.secret) for each in spec.secrets} - known.readable",
+        new="{(project, each.secret) for each in spec.secrets if not known.readable}",
+        test=("tests/unit/test_secrets_engine.py::test_who_waits_for_secrets"),
+    ),
+    Mutant(
         name="a preemption counts as a loss",
         guard="an attempt that is missing and was preempted is not lost",
         fault="a change of priority, instances that end",

@@ -67,7 +67,8 @@ class Row:
     query: str = ""
     body: Any = None
     good: int = 200
-    #: "see": 404 to those that do not see it; "act": and 403 to those that do and may not;
+    #: "see": 404 to those that do not see it; "act": and 403 to those that do and may not; "keep":
+    #: and 403 to its users;
     #: "admin", "monitor", "all", "known", "public" and "members" as `Access` has it.
     whom: str = "members"
 
@@ -81,10 +82,12 @@ class Row:
         }.get(self.whom, set(Role) - {Role.METRICS})
         if caller.role not in roles:
             return 403
-        if self.whom not in ("see", "act"):
+        if self.whom not in ("see", "act", "keep"):
             return self.good
         if caller.name not in SEES:
             return 404
+        if self.whom == "keep":
+            return self.good if caller.role in (Role.LEAD, Role.ADMIN) else 403
         return self.good if self.whom == "see" or caller.name in MAY else 403
 
 
@@ -151,6 +154,15 @@ ROWS = (
     ),
     Row(method="GET", path="/v1/strays", whom="admin"),
     Row(method="GET", path="/v1/leaks", whom="admin"),
+    Row(method="GET", path="/v1/projects/{project}/secrets", whom="see"),
+    Row(
+        method="PUT",
+        path="/v1/projects/{project}/secrets/{name}",
+        body={"value": "xyz"},
+        whom="keep",
+    ),
+    Row(method="DELETE", path="/v1/projects/{project}/secrets/{name}", body={}, whom="keep"),
+    Row(method="POST", path="/v1/secret-keys/rotate", body={}, whom="admin"),
     Row(
         method="POST",
         path="/v1/tokens",
@@ -231,6 +243,7 @@ class World:
             status, content = await self.call("POST", path, owner, body)
             assert status == 201, content
             self.things[name] = json.loads(content)["id"]
+        await self.services.secrets.set("a", "db", "abc", caller=ADMIN)
         self.things["instance"] = "i-none"
         self.things["token"] = (
             self.services.tokens.tokens(user="ann", state=None, cursor="", limit=1).items[0].id
@@ -239,6 +252,7 @@ class World:
     async def ask(self, row: Row, headers: dict[str, str]) -> tuple[int, bytes]:
         """Ask for what a row says."""
         path = row.path.replace("{id}", self.things.get(row.thing, ""))
+        path = path.replace("{project}", "a").replace("{name}", "db")
         return await self.call(row.method, path, headers, row.body)
 
 

@@ -30,6 +30,7 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
         "init": True,
         "command": ["true"],
         "env": {},
+        "secrets": [],
         "cpus": 1,
         "memory": 512 * 2**20,
         "disk": 0,

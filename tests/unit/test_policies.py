@@ -151,6 +151,9 @@ HARMLESS = {
     "PUT /v1/instances/{id}/idle-behavior",
     "POST /v1/instances/{id}/kill",
     "POST /v1/instances/{id}/strays",
+    "PUT /v1/projects/{project}/secrets/{name}",
+    "DELETE /v1/projects/{project}/secrets/{name}",
+    "POST /v1/secret-keys/rotate",
     "POST /v1/tokens",
     "POST /v1/tokens/{id}/revoke",
 }

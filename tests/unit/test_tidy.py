@@ -174,6 +174,8 @@ def machine_paths(source: str) -> Iterator[str]:
 def clocks_and_dice(source: str) -> Iterator[str]:
     """Code that is handed its time and its ids can be replayed; code that takes them cannot."""
     tree = ast.parse(source)
+    # What we keep secret is called so, too: only where the module is imported, the name is its.
+    has_secrets = "import secrets" in source
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in CLOCKS_AND_DICE:
             banned = CLOCKS_AND_DICE[node.module]
@@ -181,6 +183,8 @@ def clocks_and_dice(source: str) -> Iterator[str]:
                 if alias.name in banned or ("*" in banned and alias.name[0].islower()):
                     yield f"{node.lineno}: from {node.module} import {alias.name}"
         elif isinstance(node, ast.Attribute) and (module := _module_read(node)):
+            if module == "secrets" and not has_secrets:
+                continue
             yield f"{node.lineno}: {module}.{node.attr}"
 
 
@@ -512,6 +516,7 @@ FINE: list[tuple[Rule, str]] = [
     (machine_paths, "x = 'a/ho" + "me/b', '/var/lib/longshore'"),
     (clocks_and_dice, "import datetime\nx = datetime.datetime.fromtimestamp(now)"),
     (clocks_and_dice, "x = clock.monotonic()"),
+    (clocks_and_dice, "x = services.secrets.list()"),
     (more_than_a_docstring, '"""Doc."""\n'),
 ]
 

@@ -38,6 +38,7 @@ def spec_of(body: dict[str, object], dimensions: Iterable[str] = ()) -> Containe
         limits=ApiLimits(),
         defaults=Defaults(memory_bytes=GIB, type_dimensions=tuple(dimensions)),
         instance_type_names=(),
+        seal="{} sealed: {}".format,
     )
     submission = decoder.decode(json.dumps({"command": ["true"], **body}).encode())
     return submission.items[0].spec

@@ -34,7 +34,12 @@ def test_the_retries_of_the_documentation_can_be_submitted_from_a_file(tmp_path:
     assert line is not None
     path = tmp_path / "job.yml"
     path.write_text(f"command: [a]\nimage: busybox\n{line[1]}\n", encoding="utf-8")
-    decoder = SubmissionDecoder(limits=ApiLimits(), defaults=Defaults(), instance_type_names=())
+    decoder = SubmissionDecoder(
+        limits=ApiLimits(),
+        defaults=Defaults(),
+        instance_type_names=(),
+        seal="{} sealed: {}".format,
+    )
     item = decoder.decode(json.dumps(content(read_sources([str(path)]))).encode()).items[0]
     assert item.spec.retries.most == 3
     assert item.spec.retries.on == ("exit_code", "out_of_memory")

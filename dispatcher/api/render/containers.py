@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import msgspec
 
 from longshore.dispatcher.api.render.values import reason_answer, rfc3339, usd, wait_answer
@@ -13,6 +15,8 @@ from longshore.dispatcher.api.schemas.containers import (
     GivenAnswer,
     GpusAnswer,
     RetriesAnswer,
+    SecretMark,
+    SecretUseAnswer,
 )
 from longshore.dispatcher.domain.containers import (
     Attempt,
@@ -23,6 +27,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.drivers.interface import Resources
+from longshore.pool.model import SecretKind, SecretUse
 
 NO_STANDING = WaitStatus()
 """How a container stands that does not wait."""
@@ -53,7 +58,8 @@ def container_answer(
         entrypoint=spec.entrypoint,
         init=spec.init,
         command=spec.command,
-        env=dict(spec.env),
+        env={**dict(spec.env), **{name: SecretMark() for name, _ in spec.sealed_env}},
+        secrets=tuple(map(_secret_use, spec.secrets)),
         cpus=_cpus(resources.cpu_millis),
         memory=resources.memory_bytes,
         disk=resources.disk_bytes,
@@ -101,12 +107,25 @@ def container_answer(
     )
 
 
+def _secret_use(use: SecretUse) -> SecretUseAnswer:
+    match use.kind:
+        case SecretKind.ENV:
+            return SecretUseAnswer(name=use.secret, env=use.target)
+        case SecretKind.FILE:
+            return SecretUseAnswer(name=use.secret, file=use.target)
+        case SecretKind.REGISTRY:
+            return SecretUseAnswer(name=use.secret, registry=use.target)
+        case unknown:
+            assert_never(unknown)
+
+
 def container_bytes(container: Container) -> int:
     """Return about how long a container's answer in a listing is."""
     spec = container.spec
     attempts = min(len(container.attempts), LISTED_ATTEMPTS)
     total = sum(map(len, spec.command)) + 1000 * (1 + attempts)
     total += sum(len(name) + len(value) for name, value in spec.env)
+    total += _DEPENDENCY_BYTES * (len(spec.sealed_env) + 3 * len(spec.secrets))
     return total + sum(_DEPENDENCY_BYTES + len(each.of) for each in spec.after)
 
 

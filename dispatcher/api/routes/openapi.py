@@ -85,6 +85,8 @@ _TAGS: Mapping[str, str] = {
     "instances": "The pool of cloud instances, for admins.",
     "strays": "What another store has started.",
     "leaks": "What is billed and not wanted.",
+    "projects": "Secrets of projects: set, used, and never read.",
+    "secret-keys": "The keys that secrets are encrypted with, for admins.",
     "tokens": "Who is let in, for admins.",
     "whoami": "Who one is to the server.",
     "audit": "Who was to change what, for admins.",

@@ -120,6 +120,35 @@ class RetriesRequest(Request, frozen=True, kw_only=True):
     lost: bool = True
 
 
+class SecretValueRequest(Request, frozen=True, kw_only=True):
+    """The value of a variable that is kept encrypted, and never shown."""
+
+    secret: str
+
+    def __repr__(self) -> str:
+        """Return nothing of the value."""
+        return "SecretValueRequest(...)"
+
+
+class SecretRequest(Request, frozen=True, kw_only=True):
+    """A secret of the project that a container is given, as one of three things.
+
+    `env` is the variable, `file` the file in the directory LONGSHORE_SECRETS_DIR, and `registry`
+    the registry at which it is the login for the image, as USER:PASSWORD.
+    """
+
+    words_of_others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("secret", "key", "secretName", "valueFrom"), "name"),
+        **dict.fromkeys(("variable", "env_var"), "env"),
+        **dict.fromkeys(("path", "mount", "destination", "filename"), "file"),
+    }
+
+    name: str
+    env: str | None = None
+    file: str | None = None
+    registry: str | None = None
+
+
 class DependencyRequest(Request, frozen=True, kw_only=True):
     """What is waited for: a container, a job or one task of it, and which end of it counts.
 
@@ -177,7 +206,8 @@ class RunRequest(Request, frozen=True, kw_only=True):
     examples: ClassVar[Mapping[str, str]] = {
         "command": "command: [python3, train.py], or command: [sh, -c, './prepare && ./train']",
         "entrypoint": "entrypoint: [], with command: [sh, -c, './prepare && ./train']",
-        "env": 'env: {THREADS: "4"}',
+        "env": 'env: {THREADS: "4"}, or env: {PASSWORD: {secret: "..."}}',
+        "secrets": "secrets: [{name: db, env: DB_PASSWORD}, {name: cert, file: cert.pem}]",
         "gpus": "gpus: 1, or gpus: {count: 1, model: a100}",
         "resources": "resources: {licence: 1}",
         "labels": 'labels: {run: "7"}',
@@ -193,7 +223,8 @@ class RunRequest(Request, frozen=True, kw_only=True):
     image: str = ""
     entrypoint: list[str] | None = None
     init: bool = True
-    env: dict[str, str] = {}
+    env: dict[str, str | SecretValueRequest] = {}
+    secrets: list[SecretRequest] = []
     cpus: CpuMillis | None = None
     memory: Size | None = None
     disk: Size | None = None
@@ -223,6 +254,16 @@ class ContainerRequest(RunRequest, frozen=True, kw_only=True):
     project: str | None = None
 
 
+class SecretSetRequest(Request, frozen=True, kw_only=True):
+    """The new value of a secret; no answer ever has it."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        """Return nothing of the value."""
+        return "SecretSetRequest(...)"
+
+
 class PriorityRequest(Request, frozen=True, kw_only=True):
     """A container's new priority."""
 
@@ -231,6 +272,32 @@ class PriorityRequest(Request, frozen=True, kw_only=True):
 
 class CancelRequest(Request, frozen=True, kw_only=True):
     """A cancellation; it says nothing yet."""
+
+
+class SecretAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret, without its value: when it was set last, and by whom.
+
+    `readable` is false where the key that it is encrypted with is missing.
+    """
+
+    project: str
+    name: Annotated[str, NEVER_ABSENT]
+    updated_at: str
+    updated_by: str
+    readable: Annotated[bool, absent_as(True)]
+
+
+class SecretList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the secrets of a project, by name; `next_cursor` is null on the last."""
+
+    items: list[SecretAnswer]
+    next_cursor: str | None
+
+
+class RotationAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How many secrets were encrypted anew with a new key."""
+
+    secrets: Annotated[int, NEVER_ABSENT]
 
 
 class ReasonAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,6 +403,21 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     revision: int | msgspec.UnsetType = msgspec.UNSET
 
 
+class SecretMark(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown in the place of a secret value."""
+
+    secret: bool = True
+
+
+class SecretUseAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A secret that a container is given, and as what; nothing of its value."""
+
+    name: str
+    env: str | msgspec.UnsetType = msgspec.UNSET
+    file: str | msgspec.UnsetType = msgspec.UNSET
+    registry: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One container; sizes in bytes, times in RFC 3339, cost in US dollars.
 
@@ -344,6 +426,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `gpus` is a number, or an object where a model or a size of their memory is asked for. For one
     that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
     `queue_length`. `doubt` says what nobody knows of one that should run.
+    In `env` a secret value is shown as {"secret": true}.
     `for_instance` is the instance for which a system or sysbatch job has it. `attempts` are the
     latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
@@ -358,7 +441,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     entrypoint: tuple[str, ...] | None
     init: Annotated[bool, absent_as(True)]
     command: tuple[str, ...]
-    env: dict[str, str]
+    env: dict[str, str | SecretMark]
+    secrets: tuple[SecretUseAnswer, ...]
     cpus: float
     memory: int
     disk: int

@@ -34,7 +34,10 @@ _INSTEAD: Mapping[str, str] = {
         ("volumes", "volumeMounts", "mounts", "mountPoints", "binds"),
         "engine.arguments of the server's configuration mounts for all that have an image",
     ),
-    **dict.fromkeys(("secrets", "secret", "envFrom", "vault", "template"), "say the values in env"),
+    **dict.fromkeys(
+        ("secret", "envFrom", "vault", "template", "secretVariables"),
+        "name them in secrets: [{name: db, env: DB_PASSWORD}]",
+    ),
     **dict.fromkeys(
         ("output", "error", "stdout", "stderr", "log", "log_file", "logConfiguration"),
         "'longshore logs ID' has what it writes, or let the command write into a file",

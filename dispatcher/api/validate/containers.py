@@ -14,7 +14,9 @@ from longshore.dispatcher.api.schemas.containers import ContainerRequest, RunReq
 from longshore.dispatcher.api.validate.dependencies import check_container
 from longshore.dispatcher.api.validate.images import image_problem
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.names import NAME, NAME_RULE, RESERVED_PREFIX, VARIABLE
 from longshore.dispatcher.api.validate.rfc3339 import start_problem
+from longshore.dispatcher.api.validate.secrets import check_secrets, plain_env
 from longshore.dispatcher.api.validate.specification import gpus_of
 from longshore.dispatcher.api.validate.text_rules import text_problem
 from longshore.dispatcher.input.problems import Problems, element, member, quoted
@@ -25,12 +27,8 @@ from longshore.drivers.interface import DIMENSIONS
 
 Wanted = TypeVar("Wanted")
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _FIRST_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_RESERVED_PREFIX = "LONGSHORE_"
 _FIRST_ENTRY = "give at least one entry that is not empty"
-_NAME_RULE = "use 1 to 63 letters, digits, dots, dashes, underscores or slashes"
 _SMALL_ORDER_BYTES = 64 * 2**10
 
 
@@ -56,7 +54,8 @@ class ContainerChecks:
         place = f"{path}." if path else ""
         before = len(problems)
         self._check_program(request, place, problems)
-        self._check_env(request.env, f"{place}env", problems)
+        self._check_env(plain_env(request), f"{place}env", problems)
+        check_secrets(request, place, problems)
         if len(problems) == before:
             self._check_order(request, place, problems)
         if request.image and (wrong := image_problem(request.image)):
@@ -145,14 +144,14 @@ class ContainerChecks:
                 )
             if "\0" in value:
                 problems.add(member(path, name), "contains a NUL byte: no program can get one")
-            if not _VARIABLE.fullmatch(name):
+            if not VARIABLE.fullmatch(name):
                 problems.add(
                     member(path, name),
                     "is not a variable's name: use letters, digits and underscores, no digit first",
                 )
-            elif name.startswith(_RESERVED_PREFIX):
+            elif name.startswith(RESERVED_PREFIX):
                 problems.add(
-                    member(path, name), f"is reserved: {_RESERVED_PREFIX}* is set by the server"
+                    member(path, name), f"is reserved: {RESERVED_PREFIX}* is set by the server"
                 )
         if total > limits.environment_bytes:
             most = limits.environment_bytes
@@ -160,7 +159,7 @@ class ContainerChecks:
 
     def _check_order(self, request: RunRequest, place: str, problems: Problems) -> None:
         """Refuse what the line to the runner cannot hold once it is escaped."""
-        env, command = request.env, [*(request.entrypoint or ()), *request.command]
+        env, command = plain_env(request), [*(request.entrypoint or ()), *request.command]
         characters = sum(map(len, command)) + sum(map(len, env)) + sum(map(len, env.values()))
         if characters < _SMALL_ORDER_BYTES and len(command) + len(env) < 1000:
             return
@@ -199,20 +198,20 @@ def check_text(text: str, path: str, problems: Problems, *, length: int = 200) -
 
 def check_project(project: str | None, path: str, problems: Problems) -> None:
     """Add what is wrong with the name of a project; None is the default one."""
-    if project is not None and not _NAME.fullmatch(project):
-        problems.add(path, f"is not a name: {_NAME_RULE}")
+    if project is not None and not NAME.fullmatch(project):
+        problems.add(path, f"is not a name: {NAME_RULE}")
 
 
 def _check_names(names: Iterable[str], path: str, problems: Problems) -> None:
     for name in names:
-        if not _NAME.fullmatch(name):
-            problems.add(member(path, name), f"is not a name: {_NAME_RULE}")
+        if not NAME.fullmatch(name):
+            problems.add(member(path, name), f"is not a name: {NAME_RULE}")
 
 
 def _check_gpus(request: RunRequest, path: str, problems: Problems) -> None:
     wanted = gpus_of(request)
-    if wanted.model and not _NAME.fullmatch(wanted.model):
-        problems.add(f"{path}.model", f"is not a name: {_NAME_RULE}")
+    if wanted.model and not NAME.fullmatch(wanted.model):
+        problems.add(f"{path}.model", f"is not a name: {NAME_RULE}")
     if wrong := memory_problem(wanted.memory):
         problems.add(f"{path}.memory", wrong)
     if not wanted.count and (wanted.model or wanted.memory):

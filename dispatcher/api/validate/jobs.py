@@ -22,7 +22,7 @@ from longshore.dispatcher.api.validate.containers import (
 )
 from longshore.dispatcher.api.validate.job_tasks import GivenTask, check_tasks
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
-from longshore.dispatcher.api.validate.specification import specification
+from longshore.dispatcher.api.validate.specification import Seal, specification
 from longshore.dispatcher.api.validate.submissions import fingerprint
 from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import (
@@ -316,7 +316,8 @@ class JobSubmission:
 class JobDecoder:
     """Decodes jobs under given limits, defaults and instance type names; has no state.
 
-    `now` gives seconds since the epoch, or None where nobody knows them.
+    `now` gives seconds since the epoch, or None where nobody knows them; `seal` encrypts the secret
+    values of variables.
     """
 
     def __init__(
@@ -326,8 +327,10 @@ class JobDecoder:
         defaults: Defaults,
         instance_type_names: Collection[str],
         now: Callable[[], float | None] = lambda: None,
+        seal: Seal,
     ) -> None:
         self._limits = limits
+        self._seal = seal
         self._defaults = defaults
         self._checks = ContainerChecks(
             limits=limits, instance_type_names=instance_type_names, now=now
@@ -417,7 +420,7 @@ class JobDecoder:
             priority=defaults.priority if head.priority is None else head.priority,
             project=project if head.project is None else head.project,
             labels=tuple(sorted(head.labels.items())),
-            tasks=tuple(_job_task(task, head, defaults) for task in tasks),
+            tasks=tuple(_job_task(task, head, defaults, self._seal) for task in tasks),
             terms=terms(head),
         )
 
@@ -450,8 +453,8 @@ def _task(
     )
 
 
-def _job_task(request: TaskRequest, head: JobRequest, defaults: Defaults) -> JobTask:
-    spec = specification(request, defaults)
+def _job_task(request: TaskRequest, head: JobRequest, defaults: Defaults, seal: Seal) -> JobTask:
+    spec = specification(request, defaults, seal)
     match request.array:
         case None:
             size, most = 1, None

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from operator import itemgetter
 
 from longshore.dispatcher.api.schemas.containers import (
     GpusRequest,
     RetriesRequest,
     RetryOn,
     RunRequest,
+    SecretRequest,
+    SecretValueRequest,
 )
 from longshore.dispatcher.api.validate.dependencies import dependencies
 from longshore.dispatcher.api.validate.limits import Defaults
 from longshore.dispatcher.api.validate.rfc3339 import parse_moment
 from longshore.dispatcher.domain.containers import Constraints, ContainerSpec, Preemptible, Retries
 from longshore.drivers.interface import Resources
+from longshore.pool.model import SecretKind, SecretUse
 
 _NO_RETRIES = RetriesRequest()
 _NEVER = Retries()
 
 
-def specification(request: RunRequest, defaults: Defaults) -> ContainerSpec:
+Seal = Callable[[str, str], str]
+"""Encrypts the value of a variable, given its name and the value."""
+
+
+def specification(request: RunRequest, defaults: Defaults, seal: Seal) -> ContainerSpec:
     """Return what a request asks for, with the defaults of the configuration filled in.
 
-    Of what it does not name, those dimensions are noted for which some instance type has a default
-    of its own.
+    Secret values are in it as `seal` encrypts them, whose errors it raises. Of what it does not
+    name, those dimensions are noted for which some instance type has a default of its own.
     """
     return ContainerSpec(
         name=request.name,
@@ -32,7 +41,7 @@ def specification(request: RunRequest, defaults: Defaults) -> ContainerSpec:
         command=tuple(request.command),
         init=request.init,
         entrypoint=None if request.entrypoint is None else tuple(request.entrypoint),
-        env=tuple(sorted(request.env.items())),
+        env=tuple(sorted((k, v) for k, v in request.env.items() if isinstance(v, str))),
         resources=Resources(
             cpu_millis=_given(request.cpus, defaults.cpu_millis),
             memory_bytes=_given(request.memory, defaults.memory_bytes),
@@ -50,7 +59,28 @@ def specification(request: RunRequest, defaults: Defaults) -> ContainerSpec:
         not_before=None if request.not_before is None else parse_moment(request.not_before),
         time_limit_s=request.time_limit_s,
         grace_period_s=request.grace_period_s,
+        secrets=tuple(map(_secret_use, request.secrets)),
+        sealed_env=tuple(
+            (name, seal(name, value.secret))
+            for name, value in sorted(request.env.items(), key=itemgetter(0))
+            if isinstance(value, SecretValueRequest)
+        ),
     )
+
+
+def secret_targets(request: SecretRequest) -> list[tuple[SecretKind, str]]:
+    """Return as what a request wants a secret; there is to be one."""
+    named = {
+        SecretKind.ENV: request.env,
+        SecretKind.FILE: request.file,
+        SecretKind.REGISTRY: request.registry,
+    }
+    return [(kind, target) for kind, target in named.items() if target is not None]
+
+
+def _secret_use(request: SecretRequest) -> SecretUse:
+    ((kind, target),) = secret_targets(request)
+    return SecretUse(secret=request.name, kind=kind, target=target)
 
 
 def gpus_of(request: RunRequest) -> GpusRequest:

@@ -15,7 +15,7 @@ from longshore.dispatcher.api.validate.containers import (
     program_instead,
 )
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
-from longshore.dispatcher.api.validate.specification import specification
+from longshore.dispatcher.api.validate.specification import Seal, specification
 from longshore.dispatcher.input.problems import Problems, ProblemsFull, element
 from longshore.dispatcher.input.validation import parse_json
 from longshore.dispatcher.service.contracts import NewContainer
@@ -34,7 +34,8 @@ class Submission:
 class SubmissionDecoder:
     """Decodes submissions under given limits, defaults and instance type names; has no state.
 
-    `now` gives seconds since the epoch, or None where nobody knows them.
+    `now` gives seconds since the epoch, or None where nobody knows them; `seal` encrypts the secret
+    values of variables.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class SubmissionDecoder:
         defaults: Defaults,
         instance_type_names: Collection[str],
         now: Callable[[], float | None] = lambda: None,
+        seal: Seal,
     ) -> None:
         self._limits = limits
+        self._seal = seal
         self._defaults = defaults
         self._checks = ContainerChecks(
             limits=limits, instance_type_names=instance_type_names, now=now
@@ -105,12 +108,30 @@ class SubmissionDecoder:
     def _new_container(self, request: ContainerRequest, project: str) -> NewContainer:
         defaults = self._defaults
         return NewContainer(
-            spec=specification(request, defaults),
+            spec=specification(request, defaults, self._seal),
             priority=defaults.priority if request.priority is None else request.priority,
             project=project if request.project is None else request.project,
         )
 
 
 def fingerprint(value: Any) -> str:
-    """Return what tells one body from another that means something else."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    """Return what tells one body from another that means something else.
+
+    It is kept, and whoever knows the rest of a body could try all that a secret value may be: so
+    two bodies that differ in nothing but these are the same.
+    """
+    kept = _without_secret_values(value)
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _without_secret_values(value: Any) -> Any:
+    match value:
+        case {"env": dict() as env, **rest}:
+            shown = {k: {"secret": True} if isinstance(v, dict) else v for k, v in env.items()}
+            return {**_without_secret_values(rest), "env": shown}
+        case {"tasks": list() as tasks, **rest}:
+            return {**rest, "tasks": [_without_secret_values(each) for each in tasks]}
+        case list():
+            return [_without_secret_values(each) for each in value]
+        case _:
+            return value

@@ -39,6 +39,7 @@ COMMANDS = {
     "token": "longshore.dispatcher.cli.commands.tokens:token",
     "whoami": "longshore.dispatcher.cli.commands.tokens:whoami",
     "audit": "longshore.dispatcher.cli.commands.audit:audit",
+    "secret": "longshore.dispatcher.cli.commands.secrets:secret",
     "backup": "longshore.dispatcher.cli.commands.backup:backup",
     "config": "longshore.dispatcher.cli.commands.configuration:config",
     "driver": "longshore.dispatcher.cli.commands.drivers:driver",

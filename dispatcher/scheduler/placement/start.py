@@ -6,7 +6,7 @@ from longshore.dispatcher.domain.containers import Attempt, Container
 from longshore.dispatcher.scheduler.placement.container_port import ContainerPort
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import SHARED_CPU_MILLIS
-from longshore.pool.model import AttemptOrder, Worker
+from longshore.pool.model import NO_SECRETS, AttemptOrder, SecretOrder, Worker
 from longshore.pool.port import PoolPort
 
 
@@ -35,6 +35,14 @@ def environment(
     if container.pinned_to:
         ours["LONGSHORE_INSTANCE_ID"] = container.pinned_to
     return tuple(sorted({**dict(container.spec.env), **ours, **dict(more)}.items()))
+
+
+def secrets_of(container: Container) -> SecretOrder:
+    """Return what of secrets each attempt of a container is given; no value is in it."""
+    spec = container.spec
+    if not spec.secrets and not spec.sealed_env:
+        return NO_SECRETS
+    return SecretOrder(project=container.project, uses=spec.secrets, sealed_env=spec.sealed_env)
 
 
 # ---- starting containers on workers, for whichever scheduler decides it --------------------------
@@ -77,6 +85,7 @@ class AttemptStarter:
             cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
             memory_bytes=need.memory_bytes,
             resident=bool(container.pinned_to),
+            secrets=secrets_of(container),
         )
         grace_s, user = spec.grace_period_s, container.user
         self._pool.start(worker, order, need, now, grace_s=grace_s, user=user)

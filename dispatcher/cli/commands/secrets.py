@@ -1,0 +1,97 @@
+"""`longshore secret`: sets, lists and removes secrets of a project; no value is an argument."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+
+from longshore.dispatcher.api.schemas.containers import RotationAnswer, SecretAnswer, SecretList
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
+from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
+from longshore.dispatcher.cli.secret_values import value_given, value_in
+
+PROJECT_DEFAULT = "default"
+
+
+def project_option(function: click.decorators.FC) -> click.decorators.FC:
+    """Give a command `--project`."""
+    return click.option(
+        "--project",
+        default=PROJECT_DEFAULT,
+        show_default=True,
+        metavar="PROJECT",
+        help="Whose secret it is.",
+    )(function)
+
+
+@click.group(cls=PlainGroup)
+def secret() -> None:
+    """Set, list and remove the secrets of a project; nobody can read one."""
+
+
+@secret.command(name="set")
+@click.argument("name")
+@project_option
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take the value from this file, as it is.",
+)
+@server_command
+def set_secret(*, client: Client, name: str, project: str, from_file: Path | None) -> None:
+    """Set a secret to what is typed, or to standard input.
+
+    One newline at the end of standard input is no part of the value.
+    """
+    value = value_in(from_file) if from_file is not None else value_given(f"Value of {name}")
+    answer = client.send("PUT", _path(project, name), {"value": value})
+    seen = read(answer, SecretAnswer)
+    click.echo(f"secret {seen.name} of project {seen.project} is set")
+
+
+@secret.command(name="list")
+@project_option
+@json_option
+@server_command
+def list_secrets(*, client: Client, project: str, as_json: bool) -> None:
+    """List the secrets of a project, without their values."""
+    document = client.whole(_path(project), (), LIMIT_MAX)
+    seen = read(document, SecretList)
+    if as_json:
+        output.print_json(document)
+    else:
+        rows = [_row(each) for each in seen.items]
+        output.print_table(("NAME", "SET", "BY", "NOTE"), rows, wrap=("NOTE",))
+
+
+@secret.command(name="rm")
+@click.argument("name")
+@project_option
+@server_command
+def remove_secret(*, client: Client, name: str, project: str) -> None:
+    """Remove a secret; what still refers to it waits until it is set again."""
+    seen = read(client.send("DELETE", _path(project, name), {}), SecretAnswer)
+    click.echo(f"secret {seen.name} of project {seen.project} is removed")
+
+
+@secret.command(name="rotate-keys")
+@server_command
+def rotate_keys(*, client: Client) -> None:
+    """Encrypt all secrets anew with a new key, and forget the old ones."""
+    seen = read(client.send("POST", "/v1/secret-keys/rotate", {}), RotationAnswer)
+    click.echo(f"{seen.secrets} secrets are encrypted with a new key; keep a copy of the key file")
+
+
+def _path(project: str, name: str | None = None) -> str:
+    path = f"/v1/projects/{quote(project, safe='')}/secrets"
+    return path if name is None else f"{path}/{quote(name, safe='')}"
+
+
+def _row(seen: SecretAnswer) -> tuple[str, ...]:
+    note = "" if seen.readable else "its key is missing: put back the server's key file"
+    return seen.name, times.moment(seen.updated_at), seen.updated_by, note
