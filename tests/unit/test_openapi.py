@@ -109,6 +109,8 @@ async def test_every_body_has_examples_that_the_server_takes(
         content = operation["requestBody"]["content"]["application/json"]
         schema = {**content["schema"], "components": document["components"]}
         assert content["examples"], path
+        # Without one there is no Content-Type, and that of JSON is what keeps forms of others out.
+        assert operation["requestBody"]["required"], path
         for name, each in content["examples"].items():
             Draft202012Validator(schema).validate(each["value"])
             tried += 1

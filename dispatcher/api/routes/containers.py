@@ -276,7 +276,6 @@ def _of_one(containers: ContainerRoutes, container: str) -> list[Route]:
             description="What waits is cancelled at once; what runs is told to end, and killed "
             "after its grace period.",
             examples={"all there is to say": {}},
-            empty_body=True,
             refusals=(409,),
             request=(wire.CancelRequest,),
             answer=(wire.ContainerAnswer,),

@@ -183,7 +183,6 @@ def _steering(instances: InstanceRoutes, instance: str) -> list[Route]:
             summary="Destroy an instance now, whatever runs on it",
             description="What runs on it is lost there, and tried again elsewhere.",
             examples={"with a reason": {"reason": "its disk fails"}},
-            empty_body=True,
             refusals=(409,),
             access=Access.ADMINS,
             request=(instance_wire.KillRequest,),

@@ -341,7 +341,6 @@ def _acts_on_one(jobs: JobRoutes, job: str) -> list[Route]:
             summary="Run a parameterized job with these parameters",
             description="The answer is the run, a job of its own whose `parent` is this one.",
             examples={"two parameters": {"parameters": {"input": "a.png", "width": "320"}}},
-            empty_body=True,
             refusals=(409,),
             answer_headers=("Location",),
             request=(job_wire.DispatchRequest,),
@@ -358,7 +357,6 @@ def _acts_on_one(jobs: JobRoutes, job: str) -> list[Route]:
             description="All of its containers are cancelled, and nothing of it begins any more. "
             "Runs of it go on.",
             examples={"all there is to say": {}},
-            empty_body=True,
             refusals=(409,),
             request=(containers.CancelRequest,),
             answer=(job_wire.JobAnswer,),

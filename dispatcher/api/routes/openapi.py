@@ -168,8 +168,6 @@ class Route:
     request: tuple[Any, ...] = ()
     #: Bodies that are taken, by what they show.
     examples: Mapping[str, Any] = field(default_factory=dict)
-    #: Whether an empty body is one, of which all is left out.
-    empty_body: bool = False
     #: Alternative types; an answer without any is told by `media_type`.
     answer: tuple[Any, ...] = ()
     status: int = 200
@@ -301,7 +299,7 @@ def _operation(route: Route, by_type: list[tuple[Any, dict[str, Any]]]) -> dict[
         examples = {name: {"value": value} for name, value in route.examples.items()}
         content = {"schema": schema(*route.request), "examples": examples}
         operation["requestBody"] = {
-            "required": not route.empty_body,
+            "required": True,
             "content": {"application/json": content},
         }
     return operation

@@ -141,7 +141,6 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             description="Requests that are under way with it are answered; a token that was revoked"
             " stays revoked.",
             examples={"all there is to say": {}},
-            empty_body=True,
             access=Access.ADMINS,
             request=(wire.RevokeRequest,),
             answer=(wire.TokenAnswer,),
