@@ -217,7 +217,7 @@ async def test_a_repeated_request_is_known_by_all_but_its_secret_values() -> Non
         _, first = await client.post("/v1/containers", body("one", "p"), **key)
         _, again = await client.post("/v1/containers", body("two", "p"), **key)
         assert first["id"] == again["id"]
-        assert (await client.post("/v1/containers", body("one", "q"), **key))[0] == 409
+        assert (await client.post("/v1/containers", body("one", "q"), **key))[0] == 422
 
 
 async def test_what_lacks_its_secret_says_so_and_is_let_go() -> None:

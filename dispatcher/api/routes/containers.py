@@ -216,6 +216,7 @@ def _of_all(containers: ContainerRoutes) -> list[Route]:
             path="/v1/containers",
             handler=containers.submit,
             operation_id="submit_containers",
+            refusals=(409,),
             summary="Submit one container, or a list of them, all or nothing",
             description="One object is answered with the container, a list with the list of them in"
             " the same order. What no instance type could ever run is refused at once, "

@@ -252,6 +252,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             path="/v1/jobs",
             handler=jobs.submit,
             operation_id="submit_job",
+            refusals=(409,),
             summary="Submit a job: containers, arrays of them, and what waits for what",
             description="All of it is taken or nothing. Tasks wait for tasks of the same job by "
             "name, and for other jobs and containers by id.",
