@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.failure import CommandFailure
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ FeedItem = Connected | Changed | Disconnected
 class EventFeed:
     """A context manager; inside it, `next` tells what the server says."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: CommandClient) -> None:
         self._client = client
         self._items: queue.Queue[FeedItem] = queue.Queue(maxsize=QUEUE_LENGTH)
         self._stopped = threading.Event()

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.main import main
 from tests.stranger_server import Behaviour, Stranger, answering, stranger_server
 
@@ -239,7 +239,7 @@ def test_pages_are_fetched_until_the_limit(stranger: type[Stranger]) -> None:
         {"items": [{"id": "c-1"}], "next_cursor": None},
     ]
     stranger.behaviours += [answering(200, json.dumps(page).encode()) for page in pages]
-    with Client(os.environ["LONGSHORE_URL"], "") as client:
+    with CommandClient(os.environ["LONGSHORE_URL"], "") as client:
         found = [item["id"] for item in client.pages("/v1/containers", [], 10)]
     assert found == ["c-3", "c-2", "c-1"]
     assert [path for _, path, _, _ in stranger.seen] == [

@@ -16,7 +16,7 @@ import click
 
 from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.cli.answers import is_final, read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.waiting import goes_on
 from longshore.dispatcher.cli.container_words import earlier_attempts
 from longshore.dispatcher.cli.events import shut_down
@@ -69,7 +69,7 @@ SILENCES_PER_LOOK = 5
 @server_command
 def logs(
     *,
-    client: Client,
+    client: CommandClient,
     identifier: str,
     task: str | None,
     array_index: int | None,
@@ -140,7 +140,7 @@ class PatienceAsked:
 class LogTrouble:
     """Says on stderr what keeps a log from coming, once each time that something begins to."""
 
-    def __init__(self, client: Client, container_id: str) -> None:
+    def __init__(self, client: CommandClient, container_id: str) -> None:
         self._client = client
         self._id = container_id
         self._silences = 0
@@ -165,7 +165,7 @@ class LogTrouble:
                 raise
 
 
-def look(client: Client, container_id: str) -> ContainerAnswer:
+def look(client: CommandClient, container_id: str) -> ContainerAnswer:
     """Return a container as it is now."""
     return read(client.get(container_path(container_id)), ContainerAnswer)
 
@@ -208,7 +208,7 @@ def never_started(seen: ContainerAnswer) -> str:
 
 
 def copy_logs(
-    client: Client,
+    client: CommandClient,
     container_id: str,
     streams: Sequence[str],
     *,
@@ -236,7 +236,7 @@ def _sinks(streams: Sequence[str], *, raw: bool) -> dict[str, Sink]:
 
 
 def _copied(
-    client: Client,
+    client: CommandClient,
     container_id: str,
     sinks: Mapping[str, Sink],
     *,
@@ -263,7 +263,7 @@ def _copied(
 class Tail:
     """One stream of one container from its first byte on; survives a lost server."""
 
-    def __init__(self, client: Client, container_id: str, stream: str) -> None:
+    def __init__(self, client: CommandClient, container_id: str, stream: str) -> None:
         self.stream = stream
         self._client = client
         self._id = container_id
