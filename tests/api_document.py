@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from decimal import Decimal
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import web
@@ -100,9 +101,11 @@ def hold_to_document(app: web.Application) -> None:
 @cache
 def _any_document() -> Document:
     """Return the document of some server: it is the same of all, and asks no service."""
+    nobodys: Any = SimpleNamespace(is_open=True)
     nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
     app = make_app(
         Services(**nobody),
+        doors=nobodys,
         limits=ApiLimits(),
         defaults=Defaults(),
         instance_type_names=(),
@@ -120,5 +123,5 @@ def _checked(self: events.EventEncoder, event: Any) -> bytes:
 
 
 # For as long as tests run: whichever server of theirs it is that sends an event.
-_ENCODED = events.EventEncoder.encoded
-events.EventEncoder.encoded = _checked  # type: ignore[method-assign]  # that is what it is for
+_ENCODED = events.EventEncoder.anew
+events.EventEncoder.anew = _checked  # type: ignore[method-assign]  # that is what it is for

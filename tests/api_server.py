@@ -13,10 +13,12 @@ import aiohttp
 from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
+from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.service.services import Services
 from tests.api_document import hold_to_document
+from tests.doors import doors_of
 from tests.rigs.api import EPOCH, ApiRig
 
 INSTANCE_TYPES = ("large", "small")
@@ -90,7 +92,7 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    what: ApiRig | Services, *, limits: ApiLimits | None = None
+    what: ApiRig | Services, *, limits: ApiLimits | None = None, doors: Doors | None = None
 ) -> AsyncIterator[tuple[str, ApiRunner]]:
     """Serve `what` and yield the base URL and the runner, which may be cleaned up earlier."""
     if isinstance(what, ApiRig):
@@ -99,6 +101,7 @@ async def serving(
         return
     app = make_app(
         what,
+        doors=doors or doors_of(what),
         limits=limits or ApiLimits(),
         defaults=Defaults(),
         instance_type_names=INSTANCE_TYPES,

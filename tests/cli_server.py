@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.service.services import Services
 from tests.api_document import hold_to_document
+from tests.doors import doors_of
 from tests.rigs.api import ApiRig
 
 T = TypeVar("T")
@@ -108,6 +109,7 @@ class CliServer:
     def _app(self, services: Services) -> web.Application:
         app = make_app(
             services,
+            doors=doors_of(services),
             limits=LIMITS,
             defaults=Defaults(),
             instance_type_names=("small", "large"),

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from longshore.dispatcher.api.guards import ANSWER_HEADERS, open_mode_middleware
-from longshore.dispatcher.api.render.problems import Handler, problems_middleware
-from longshore.dispatcher.api.routes.callers import Access, allows, caller_of, refusal_of
+from longshore.dispatcher.api.doors import Doors
+from longshore.dispatcher.api.entrance import Entrance
+from longshore.dispatcher.api.guards import (
+    ANSWER_HEADERS,
+    open_mode_middleware,
+    required_mode_middleware,
+)
+from longshore.dispatcher.api.render.problems import problems_middleware
+from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
@@ -18,12 +24,12 @@ from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
+from longshore.dispatcher.api.routes.tokens import TokenRoutes, token_routes
 from longshore.dispatcher.api.server import LIMITS
 from longshore.dispatcher.api.validate.bodies import Bodies
 from longshore.dispatcher.api.validate.jobs import JobDecoder
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
-from longshore.dispatcher.service.contracts import Forbidden
 from longshore.dispatcher.service.services import Services
 
 
@@ -35,11 +41,14 @@ class _Parts:
     explain: ExplainRoute
     instances: InstanceRoutes
     server: ServerRoutes
+    tokens: TokenRoutes
+    audit: AuditRoutes
 
 
 def make_app(
     services: Services,
     *,
+    doors: Doors,
     limits: ApiLimits,
     defaults: Defaults,
     instance_type_names: Collection[str],
@@ -48,10 +57,11 @@ def make_app(
 ) -> web.Application:
     """Return the API as an aiohttp application, for `dispatcher.api.server.ApiRunner`.
 
-    `version` is told in the header `Server` and in the OpenAPI document. `now` gives seconds since
-    the epoch, or None where nothing shall be too far ahead to wait for. While it runs it uses the
-    event loop's default executor for large bodies; on shutdown it ends all streams within about a
-    second. `services.events` should end when the server stops, but need not.
+    `doors` let callers in. `version` is told in the header `Server` and in the OpenAPI document.
+    `now` gives seconds since the epoch, or None where nothing shall be too far ahead to wait for.
+    While it runs it uses the event loop's default executor for large bodies; on shutdown it ends
+    all streams within about a second. `services.events` should end when the server stops, but need
+    not.
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
@@ -79,16 +89,19 @@ def make_app(
             health=services.health,
             metrics=services.metrics,
             project_of=services.containers.project_of,
+            tells_everybody=doors.is_open,
             gate=subscribers,
             limits=limits,
         ),
+        tokens=TokenRoutes(services.tokens, bodies=bodies, limits=limits),
+        audit=AuditRoutes(services.audit, limits=limits),
     )
+    guard = open_mode_middleware if doors.is_open else required_mode_middleware
     app = web.Application(
-        middlewares=[problems_middleware, open_mode_middleware],
-        client_max_size=limits.request_bytes,
+        middlewares=[problems_middleware, guard], client_max_size=limits.request_bytes
     )
     app[LIMITS] = limits
-    _mount(app, _routes(parts), version)
+    _mount(app, _routes(parts), version, Entrance(doors, services.audit))
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers["Server"] = f"longshore/{version}"
@@ -103,7 +116,7 @@ def make_app(
     return app
 
 
-def _mount(app: web.Application, routes: list[Route], version: str) -> None:
+def _mount(app: web.Application, routes: list[Route], version: str, entrance: Entrance) -> None:
     """Let an application answer these routes, and the document that tells of them."""
     document = openapi_document(routes, version=version)
     app[DOCUMENT] = document
@@ -113,25 +126,11 @@ def _mount(app: web.Application, routes: list[Route], version: str) -> None:
 
     app.router.add_get("/openapi.json", openapi)
     for route in routes:
-        handler = _guarded(route)
+        handler = entrance.guarded(route)
         if route.method == "GET":
             app.router.add_get(route.path, handler, allow_head=not route.streams)
         else:
             app.router.add_route(route.method, route.path, handler)
-
-
-def _guarded(route: Route) -> Handler:
-    """Return a route's handler, for callers of the roles that it answers."""
-    if route.access is Access.PUBLIC:
-        return route.handler
-
-    async def guarded(request: web.Request) -> web.StreamResponse:
-        role = caller_of(request).role
-        if not allows(route.access, role):
-            raise Forbidden(refusal_of(route.access, role))
-        return await route.handler(request)
-
-    return guarded
 
 
 def _routes(parts: _Parts) -> list[Route]:
@@ -142,4 +141,6 @@ def _routes(parts: _Parts) -> list[Route]:
         *job_routes(parts.jobs),
         *instance_routes(parts.instances),
         *server_routes(parts.server),
+        *token_routes(parts.tokens),
+        *audit_routes(parts.audit),
     ]

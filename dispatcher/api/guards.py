@@ -1,10 +1,12 @@
-"""What protects a server without tokens from web pages in a browser on the same machine.
+"""What protects the server from web pages of others in the browser of somebody whom it lets in.
 
 A page can make a browser send requests to 127.0.0.1: under a name of its own that resolves there
-(so Host must be a loopback address), from its own origin (so Origin must be ours, and what the
-browser itself says in Sec-Fetch-Site too, as not every request has an Origin), or as a form without
-asking (so a body must be declared as JSON, which no form can). Nor may a page of another origin,
-which no answer is for, load one as a picture or a script.
+(so in open mode Host must be a loopback address), from its own origin (so Origin must be ours, and
+what the browser itself says in Sec-Fetch-Site too, as not every request has an Origin), or as a
+form without asking (so a body must be declared as JSON, which no form can). Nor may a page of
+another origin, which no answer is for, load one as a picture or a script. Where callers say who
+they are, a name of somebody else's is no use, since no browser sends it a credential of ours; but
+a proxy that is trusted may know them by a cookie, so origins are looked at there too.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from longshore.dispatcher.api.doors import peer_of
 from longshore.dispatcher.api.render.problems import Handler, problem
-from longshore.dispatcher.api.routes.callers import set_caller
-from longshore.dispatcher.domain.principals import ANYBODY
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.*)", re.IGNORECASE)
@@ -33,27 +34,55 @@ ANSWER_HEADERS: Mapping[str, str] = {
 
 @web.middleware
 async def open_mode_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what a browser may have been talked into."""
+    """Refuse what a browser may have been talked into, where anybody on this machine is let in."""
+    if peer_of(request) is None and (refusal := _refuse_open(request)) is not None:
+        return refusal
+    return await _with_json(request, handler)
+
+
+@web.middleware
+async def required_mode_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what a browser may have been talked into, where callers say who they are."""
+    if peer_of(request) is None and not _is_own_page(request):
+        return problem(403, "This server refuses requests made by pages of other origins.")
+    return await _with_json(request, handler)
+
+
+async def _with_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.method in _METHODS_WITH_BODY and (refusal := _refuse_body(request)) is not None:
+        return refusal
+    return await handler(request)
+
+
+def _refuse_open(request: web.Request) -> web.Response | None:
     hosts = request.headers.getall("Host", [])
     port = loopback_port(hosts[0], default=80) if len(hosts) == 1 else None
     if port is None:
         return problem(
             403,
-            "This server has no tokens configured and answers only requests to localhost,"
-            " 127.0.0.1 or [::1]: its Host header must be one of them.",
+            "This server lets in everybody on its machine (auth.mode is open) and answers only"
+            " requests to localhost, 127.0.0.1 or [::1]: its Host header must be one of them.",
         )
     origins = request.headers.getall("Origin", [])
     sites = request.headers.getall("Sec-Fetch-Site", [])
     if not _OUR_SITES.issuperset(sites) or not all(_same_port(each, port) for each in origins):
         return problem(
             403,
-            "This server has no tokens configured and refuses requests made by pages of other"
-            " origins.",
+            "This server lets in everybody on its machine (auth.mode is open) and refuses requests"
+            " made by pages of other origins.",
         )
-    if request.method in _METHODS_WITH_BODY and (refusal := _refuse_body(request)) is not None:
-        return refusal
-    set_caller(request, ANYBODY)
-    return await handler(request)
+    return None
+
+
+def _is_own_page(request: web.Request) -> bool:
+    """Return whether no page, or one of the origin that it asks, makes a request."""
+    hosts = request.headers.getall("Host", [])
+    origins = request.headers.getall("Origin", [])
+    sites = request.headers.getall("Sec-Fetch-Site", [])
+    if len(hosts) != 1 or not _OUR_SITES.issuperset(sites):
+        return False
+    ours = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}
+    return all(each.lower() in ours for each in origins)
 
 
 def loopback_port(authority: str, *, default: int) -> int | None:

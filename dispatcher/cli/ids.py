@@ -26,6 +26,11 @@ def instance_path(instance_id: str, tail: str = "") -> str:
     return f"/v1/instances/{quote(instance_id, safe='')}{tail}"
 
 
+def token_path(token_id: str, tail: str = "") -> str:
+    """Return the path of a token, or of something of it."""
+    return f"/v1/tokens/{quote(token_id, safe='')}{tail}"
+
+
 def path_of(identifier: str, tail: str = "") -> str:
     """Return the path of a job or a container, or of something of it."""
     return job_path(identifier, tail) if is_job(identifier) else container_path(identifier, tail)

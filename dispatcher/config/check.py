@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from longshore.dispatcher.config.driver_parameters import check_driver
-from longshore.dispatcher.config.model import Config
+from longshore.dispatcher.config.model import AuthMode, Config, EngineName
 from longshore.dispatcher.config.store_url import store_path
+from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.config.types import check_type
+from longshore.dispatcher.config.unix_socket import path_problem
 from longshore.dispatcher.input.problems import Problems, member
 from longshore.dispatcher.input.quantities import memory_problem
 from longshore.drivers.errors import ConfigError
@@ -44,18 +46,12 @@ def _check_cluster(config: Config, problems: Problems) -> None:
 
 def _check_listen(config: Config, problems: Problems) -> None:
     try:
-        host, port = split_listen(config.listen)
+        _, port = split_listen(config.listen)
     except ValueError as error:
         problems.add("listen", str(error))
         return
     if not 0 <= port <= 65535:
         problems.add("listen", f"has port {port}: it must be from 0 (any free one) to 65535")
-    if not _is_loopback(host):
-        problems.add(
-            "listen",
-            "must be a loopback address such as 127.0.0.1:8420: there are no tokens yet, and open"
-            " mode is loopback only; put a proxy that authenticates in front to serve others",
-        )
 
 
 def split_listen(listen: str) -> tuple[str, int]:
@@ -65,6 +61,74 @@ def split_listen(listen: str) -> tuple[str, int]:
     if not colon or not host or not re.fullmatch("[0-9]{1,5}", port) or (":" in host) > bracketed:
         raise ValueError("must be HOST:PORT, such as 127.0.0.1:8420 or [::1]:8420")
     return (host[1:-1] if bracketed else host), int(port)
+
+
+def auth_mode(config: Config) -> AuthMode:
+    """Return whether callers must say who they are: as configured, else by where it listens."""
+    if config.auth.mode is not None:
+        return config.auth.mode
+    try:
+        host, _ = split_listen(config.listen)
+    except ValueError:
+        return AuthMode.OPEN
+    return AuthMode.OPEN if _is_loopback(host) else AuthMode.REQUIRED
+
+
+def _check_auth(config: Config, problems: Problems) -> None:
+    """Add what would let in more than who is meant to come."""
+    try:
+        host, _ = split_listen(config.listen)
+    except ValueError:
+        return
+    if not _is_loopback(host):
+        _check_away(config, problems)
+    if auth_mode(config) is AuthMode.REQUIRED:
+        _check_required(config, problems)
+
+
+def _check_away(config: Config, problems: Problems) -> None:
+    tls = config.tls
+    if config.auth.mode is AuthMode.OPEN:
+        problems.add(
+            "auth.mode",
+            f"cannot be open where listen is {config.listen}: everybody who reaches it would be an"
+            " admin; leave it out, or listen on a loopback address such as 127.0.0.1:8420",
+        )
+    if not tls.certificate and not tls.terminated_elsewhere:
+        problems.add(
+            "tls",
+            f"is needed where listen is {config.listen}: tokens would be read on their way; name"
+            " tls.certificate and tls.private_key, or say tls.terminated_elsewhere: true where a"
+            " proxy in front has TLS",
+        )
+
+
+def _check_required(config: Config, problems: Problems) -> None:
+    if why := path_problem(config.data_dir):
+        problems.add("data_dir", f"{why}; the first token is made over it")
+    bare = config.engine.name in (EngineName.AUTO, EngineName.PROCESS)
+    if bare and not config.engine.run_as:
+        problems.add(
+            "engine.run_as",
+            "is needed where callers say who they are: every container without an image would run"
+            " as the runner's own user, who can read what is everybody's; name an unprivileged"
+            " user, or say engine.name: podman",
+        )
+
+
+def _check_tls(config: Config, problems: Problems) -> None:
+    tls = config.tls
+    given = (tls.certificate, tls.private_key)
+    if any(given) and tls.terminated_elsewhere:
+        problems.add("tls", "has both certificate and terminated_elsewhere: give one of the two")
+    if any(given) and not all(given):
+        missing = "private_key" if tls.certificate else "certificate"
+        problems.add(f"tls.{missing}", "is missing: the certificate and its key go together")
+    elif all(given):
+        try:
+            server_context(tls)
+        except ConfigError as error:
+            problems.extend(error.problems)
 
 
 def _is_loopback(host: str) -> bool:
@@ -158,4 +222,6 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "pool": _check_pool,
     "defaults": _check_defaults,
     "instance_types": _check_instance_types,
+    "auth": _check_auth,
+    "tls": _check_tls,
 }

@@ -10,7 +10,13 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
-from longshore.dispatcher.config.check import KEY_NAME, LOOPBACK_DRIVER, check, split_listen
+from longshore.dispatcher.config.check import (
+    KEY_NAME,
+    LOOPBACK_DRIVER,
+    auth_mode,
+    check,
+    split_listen,
+)
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.config.machine import default_data_dir, local_instance_type
 from longshore.dispatcher.config.model import Config, TypeConfig
@@ -26,6 +32,7 @@ from longshore.drivers.registry import driver
 
 __all__ = [
     "Config",
+    "auth_mode",
     "default_config",
     "driver_parameters",
     "instance_types",
@@ -172,6 +179,11 @@ def _located(config: Config, base: Path) -> Config:
         log_dir=str(_absolute(config.log_dir, base) if config.log_dir else data_dir / "logs"),
         store=_absolute_store(config.store, base) if config.store else _url(data_dir / STORE_NAME),
         ssh=replace(config.ssh, private_key=str(_absolute(key, base)) if key else ""),
+        tls=replace(
+            config.tls,
+            certificate=_absolute_or_none(config.tls.certificate, base),
+            private_key=_absolute_or_none(config.tls.private_key, base),
+        ),
     )
 
 
@@ -182,6 +194,10 @@ def _with_key(config: Config) -> Config:
 
 def _absolute(text: str, base: Path) -> Path:
     return base / Path(text).expanduser()
+
+
+def _absolute_or_none(text: str, base: Path) -> str:
+    return str(_absolute(text, base)) if text else ""
 
 
 def _absolute_store(url: str, base: Path) -> str:

@@ -140,6 +140,41 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     event_subscribers: Limit = 100
 
 
+class AuthMode(Enum):
+    """Whether callers must say who they are."""
+
+    OPEN = "open"
+    REQUIRED = "required"
+
+
+class AuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is let in, and how often each caller may ask."""
+
+    #: None is open on a loopback address, and required on every other.
+    mode: AuthMode | None = None
+    #: What each caller that is not of this machine may ask on average, and at once.
+    requests_per_s: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] = 100.0
+    burst: Limit = 500
+    #: How many logs and events each may follow at a time.
+    streams: Limit = 20
+
+
+class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How connections are kept from being read; two paths, absolute once they are loaded."""
+
+    certificate: Text = ""
+    private_key: Text = ""
+    #: Whether a proxy in front has TLS, so that connections to it are plain.
+    terminated_elsewhere: bool = False
+
+
+class AuditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of the audit log is kept: what is older goes, and what is too many."""
+
+    kept_s: Annotated[float, msgspec.Meta(ge=3600, le=10 * 366 * 86400)] = 366 * 86400.0
+    entries: Annotated[int, msgspec.Meta(ge=1000, le=100_000_000)] = 1_000_000
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration.
 
@@ -162,3 +197,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduler: SchedulerSettings = SchedulerSettings()
     defaults: DefaultsConfig = DefaultsConfig()
     limits: LimitsConfig = LimitsConfig()
+    auth: AuthConfig = AuthConfig()
+    tls: TlsConfig = TlsConfig()
+    audit: AuditConfig = AuditConfig()

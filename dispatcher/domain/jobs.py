@@ -15,7 +15,7 @@ from longshore.dispatcher.domain.containers import Container, ContainerSpec, Con
 from longshore.dispatcher.input.problems import Problems, member, quoted
 
 
-class Role(Enum):
+class TaskRole(Enum):
     """Whether a job needs all of a component, or as many of it as fit."""
 
     ESSENTIAL = "essential"
@@ -313,7 +313,7 @@ class JobTask:
     #: How many of an array are under way at once at most, None for no such limit.
     max_running: int | None = None
     #: What it is as a component, and when it starts.
-    role: Role = Role.ESSENTIAL
+    role: TaskRole = TaskRole.ESSENTIAL
     startup_order: int = 0
 
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from longshore.dispatcher.domain.audit import AuditEntry
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
 from longshore.pool.model import BehaviorNote, IdleBehavior, Launch
 
@@ -156,6 +158,39 @@ class SaveInstance:
     instance: InstanceRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveToken:
+    """Insert or replace what is kept of a token."""
+
+    token: Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteTokenUse:
+    """Keep when a token was used last, in seconds since the epoch."""
+
+    token_id: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveAudit:
+    """Insert an entry of the audit log, or replace it once it is known what came of it."""
+
+    entry: AuditEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetAudit:
+    """Take away entries of the audit log, a few at a time: what is older, and what is too many.
+
+    `before` is in seconds since the epoch; those up to `sequence` go too.
+    """
+
+    before: float
+    sequence: int
+
+
 Change = (
     InsertContainers
     | InsertJob
@@ -174,6 +209,10 @@ Change = (
     | SaveLaunch
     | DeleteLaunch
     | SaveInstance
+    | SaveToken
+    | NoteTokenUse
+    | SaveAudit
+    | ForgetAudit
 )
 
 # ---- commands -----------------------------------------------------------------------------------

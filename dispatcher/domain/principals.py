@@ -57,6 +57,8 @@ class Principal:
     default_project: str = "default"
     #: The id of the token of ours, "" where there is none.
     token_id: str = ""
+    #: When its right to ask ends, in seconds since the epoch, None for never.
+    until: float | None = None
     #: The container that it asks from, "" where it is none.
     container_id: str = ""
     #: The attempt of that, with which its right to ask ends; "" where it is none.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from longshore.dispatcher.domain.containers import Container, ContainerState
-from longshore.dispatcher.domain.jobs import JobType, Role
+from longshore.dispatcher.domain.jobs import JobType, TaskRole
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.state.attempt_end import latest
 from longshore.dispatcher.state.scheduling_gates import Gate
@@ -62,5 +62,5 @@ def _essential(view: EngineView, job_id: str, known: dict[str, frozenset[str]]) 
     if job_id not in known:
         job = view.job(job_id)
         tasks = job.tasks if job is not None else ()
-        known[job_id] = frozenset(task.name for task in tasks if task.role is Role.ESSENTIAL)
+        known[job_id] = frozenset(task.name for task in tasks if task.role is TaskRole.ESSENTIAL)
     return known[job_id]

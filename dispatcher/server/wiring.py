@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -19,21 +20,26 @@ import structlog
 from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
+from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
+from longshore.dispatcher.config import unix_socket
 from longshore.dispatcher.config.loading import (
     Config,
+    auth_mode,
     driver_parameters,
     instance_types,
     listen_address,
     scheduler_settings,
 )
+from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.domain.messages import Overloaded, Publication
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.server.certificate import keep_current
 from longshore.dispatcher.server.clock import SteadyClock
 from longshore.dispatcher.service.events import (
     Broker,
@@ -170,24 +176,29 @@ class Server:
             types=types,
             now=now,
             new_id=_new_id,
+            random_bytes=secrets.token_bytes,
             heard_at=performer.last_contact,
             leftovers=performer.leftovers,
             engine=config.engine.name,
             limits=config.limits,
+            audit=config.audit,
         )
-        periodic = PeriodicJobs(
-            jobs=view,
-            runs=ServiceRuns(services.jobs),
-            wall=time.time,
-            now=now,
-            results=metrics.launches,
-        )
+        periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types)
         self._run(stack, runtime, periodic, services.health)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
+
+    def _periodic(self, runtime: Runtime, services: Services, metrics: Metrics) -> PeriodicJobs:
+        return PeriodicJobs(
+            jobs=runtime.view,
+            runs=ServiceRuns(services.jobs),
+            wall=time.time,
+            now=self._clock.now,
+            results=metrics.launches,
+        )
 
     async def _open_store(self, stack: contextlib.AsyncExitStack) -> Store:
         config = self._config
@@ -334,6 +345,13 @@ class Server:
         config = self._config
         app = make_app(
             services,
+            doors=Doors(
+                mode=auth_mode(config),
+                config=config.auth,
+                tokens=services.tokens,
+                now=self._clock.now,
+                clock=time.monotonic,
+            ),
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
@@ -353,17 +371,45 @@ class Server:
         runner = ApiRunner(app)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        await self._listen_locally(stack, runner)
+        context = self._tls(stack)
         host, port = listen_address(config)
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, host, port, ssl_context=context)
         try:
             await site.start()
         except OSError as error:
             why = f"cannot listen on {config.listen}: {os.strerror(error.errno or 0)}"
             remedy = "stop the program that does, or set another address"
             raise ConfigError([("listen", f"{why}; {remedy}")]) from error
-        bound = runner.addresses[0]
+        bound = next(each for each in runner.addresses if isinstance(each, tuple))
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self.url = f"http://{shown}:{bound[1]}"
+        scheme = "http" if context is None else "https"
+        self.url = f"{scheme}://{shown}:{bound[1]}"
+
+    async def _listen_locally(self, stack: contextlib.AsyncExitStack, runner: ApiRunner) -> None:
+        """Listen on the Unix socket of the data directory, where that can be."""
+        data_dir = Path(self._config.data_dir)
+        if why := unix_socket.path_problem(self._config.data_dir):
+            # Refused before where it is the only way to the first token.
+            log.warning("no Unix socket for admins", why=why)
+            return
+        try:
+            bound = unix_socket.bind(data_dir)
+        except OSError as error:
+            why = f"cannot have a Unix socket in {data_dir}: {error.strerror}"
+            raise ConfigError([("data_dir", why)]) from error
+        stack.callback(unix_socket.unlink, data_dir, unix_socket.inode_of(data_dir))
+        await web.SockSite(runner, bound).start()
+
+    def _tls(self, stack: contextlib.AsyncExitStack) -> ssl.SSLContext | None:
+        """Return what connections need, None where they are plain; it follows its files."""
+        tls = self._config.tls
+        if not tls.certificate:
+            return None
+        context = server_context(tls)
+        task = asyncio.create_task(keep_current(context, tls), name="certificate")
+        stack.push_async_callback(_ended, task)
+        return context
 
     def _close_store(self, store: Store) -> None:
         if store.pending:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from longshore.dispatcher.config.model import EngineName, LimitsConfig
+from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.explain.health import unreached
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.admission import AdmissionController
+from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService
 from longshore.dispatcher.service.instances import InstanceService
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
+from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import InstanceType
 from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
@@ -32,6 +34,8 @@ class Services:
     logs: LogService
     events: Broker
     health: HealthService
+    tokens: TokenService
+    audit: AuditService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -47,14 +51,17 @@ def make_services(
     types: Sequence[InstanceType],
     now: Callable[[], float],
     new_id: Callable[[], str],
+    random_bytes: Callable[[int], bytes],
     heard_at: Callable[[str], float],
     engine: EngineName,
     limits: LimitsConfig,
+    audit: AuditConfig,
     leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
 ) -> Services:
     """Return the services of one dispatcher.
 
-    `new_id` gives the random part of ids, `heard_at` when a worker's session was last heard,
+    `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
+    is when a worker's session was last heard,
     `leftovers` what stays of instances that are gone; `engine` is what instances are to run
     containers with, and `limits` bound what may wait.
     """
@@ -95,6 +102,8 @@ def make_services(
         ),
         events=broker,
         health=health,
+        tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
+        audit=AuditService(store=store, config=audit, last=store.last_audit_sequence(), now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

@@ -12,17 +12,21 @@ from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
+    ForgetAudit,
     InsertContainers,
+    NoteTokenUse,
     RequestCancel,
     RequestPriority,
     SaveAttempt,
+    SaveAudit,
     SaveContainer,
     SaveInstance,
     SaveJob,
     SaveLaunch,
     SaveSpec,
+    SaveToken,
 )
-from longshore.dispatcher.store import codec, sqlite, tables
+from longshore.dispatcher.store import access_records, codec, sqlite, tables
 from longshore.dispatcher.store.errors import NoSuchContainer
 from longshore.dispatcher.store.idempotency import claim_key
 from longshore.dispatcher.store.job_changes import (
@@ -59,7 +63,8 @@ _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindpa
 _Saving = (
     AddContainer | SaveContainer | SaveSpec | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
 )
-_Single = InsertContainers | RequestCancel | RequestPriority | DeleteLaunch | JobChange
+_OfAccess = SaveToken | NoteTokenUse | SaveAudit | ForgetAudit
+_Single = InsertContainers | RequestCancel | RequestPriority | DeleteLaunch | JobChange | _OfAccess
 
 
 def apply_changes(connection: Connection, changes: Sequence[Change], *, now: float) -> None:
@@ -84,6 +89,9 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
     if isinstance(change, JobChange):
         apply_job_change(connection, change, now)
         return
+    if isinstance(change, _OfAccess):
+        _apply_of_access(connection, change)
+        return
     match change:
         case InsertContainers():
             _insert_containers(connection, change, now)
@@ -94,6 +102,22 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
             CONTAINERS.request(connection, change.container_id, _PRIORITIZE, values)
         case DeleteLaunch():
             connection.execute(_DELETE_LAUNCH, {"token": change.token})
+        case _:
+            assert_never(change)
+
+
+def _apply_of_access(connection: Connection, change: _OfAccess) -> None:
+    match change:
+        case SaveToken():
+            values = access_records.token_values(change.token)
+            connection.execute(access_records.SAVE_TOKEN, values)
+        case NoteTokenUse():
+            access_records.note_use(connection, change)
+        case SaveAudit():
+            values = access_records.audit_values(change.entry)
+            connection.execute(access_records.SAVE_AUDIT, values)
+        case ForgetAudit():
+            access_records.forget_audit(connection, change)
         case _:
             assert_never(change)
 

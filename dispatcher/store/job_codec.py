@@ -16,8 +16,8 @@ from longshore.dispatcher.domain.jobs import (
     JobTask,
     JobType,
     JobTypeSpec,
-    Role,
     Tally,
+    TaskRole,
 )
 from longshore.dispatcher.store.codec import (
     Values,
@@ -129,7 +129,7 @@ def task_from_row(row: Row[Any], spec: ContainerSpec) -> JobTask:
         size=row.size,
         is_array=row.is_array,
         max_running=row.max_running,
-        role=Role(row.role),
+        role=TaskRole(row.role),
         startup_order=row.startup_order,
     )
 

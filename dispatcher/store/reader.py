@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, f
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from longshore.dispatcher.domain.audit import AuditFilter, AuditPage
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -29,7 +30,8 @@ from longshore.dispatcher.domain.queries import (
     Page,
     Recovered,
 )
-from longshore.dispatcher.store import codec, idempotency, job_reader
+from longshore.dispatcher.domain.tokens import Token
+from longshore.dispatcher.store import access_records, codec, idempotency, job_reader
 from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.filters import container_queries, job_queries
@@ -134,6 +136,21 @@ class Reader:
             launches=tuple(codec.launch_from_row(row) for row in pending),
             instances=tuple(codec.instance_from_row(row) for row in present),
         )
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens; see `Store.tokens`."""
+        with self._snapshot() as connection:
+            return access_records.fetch_tokens(connection)
+
+    def audit(self, which: AuditFilter, *, cursor: str, limit: int) -> AuditPage:
+        """Return a page of the audit log; see `Store.audit`."""
+        with self._snapshot() as connection:
+            return access_records.fetch_audit(connection, which, cursor=cursor, limit=limit)
+
+    def last_audit_sequence(self) -> int:
+        """Return the highest number of the audit log, 0 without any."""
+        with self._snapshot() as connection:
+            return access_records.last_audit_sequence(connection)
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None."""

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DatabaseError
 
 from longshore.dispatcher.config.disk_room import room_at
 from longshore.dispatcher.config.store_url import store_path
+from longshore.dispatcher.domain.audit import AuditFilter, AuditPage
 from longshore.dispatcher.domain.containers import Container, Dependency, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import Change
@@ -29,6 +30,7 @@ from longshore.dispatcher.domain.queries import (
     Page,
     Recovered,
 )
+from longshore.dispatcher.domain.tokens import Token
 from longshore.dispatcher.domain.vitals import StoreVitals
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.custody import Custody, StoreFiles
@@ -302,6 +304,21 @@ class Store:
     def recover(self) -> Recovered:
         """Return what a restart must know, from one snapshot; raises `StoreBusy`."""
         return self._reader.recover()
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens, whatever their state, by id; raises `StoreBusy`."""
+        return self._reader.tokens()
+
+    def audit(self, which: AuditFilter, *, cursor: str, limit: int) -> AuditPage:
+        """Return up to `limit` (1 to 1000) entries of the audit log, newest first.
+
+        `cursor` and what is raised are as for `containers`.
+        """
+        return self._reader.audit(which, cursor=cursor, limit=limit)
+
+    def last_audit_sequence(self) -> int:
+        """Return the highest number of the audit log, 0 without any; raises `StoreBusy`."""
+        return self._reader.last_audit_sequence()
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""

@@ -193,6 +193,43 @@ idempotency = Table(
 )
 Index("idempotency_by_age", idempotency.c.created_at)
 
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("projects", LargeBinary, nullable=False),
+    Column("default_project", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Column("revoked_by", Text, nullable=False),
+    Column("last_used_at", Double),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("door", Text, nullable=False),
+    Column("token_id", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("made", Text, nullable=False),
+    Column("status", Integer),
+)
+Index("audit_by_at", audit.c.at)
+Index("audit_by_user", audit.c.user, audit.c.sequence)
+Index("audit_by_token_id", audit.c.token_id, audit.c.sequence)
+
 store_marker = Table(
     "store_marker",
     metadata,

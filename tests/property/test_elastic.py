@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshore.dispatcher.domain.containers import ElasticSettings, QueuePolicy
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.elastic.cpu_shares import (
     CpuShare,
     changes,
@@ -43,7 +43,7 @@ needs = st.builds(
 
 @st.composite
 def components(draw: st.DrawFn) -> tuple[Component, ...]:
-    roles = [Role.ESSENTIAL, *draw(st.lists(st.sampled_from(Role), max_size=3))]
+    roles = [TaskRole.ESSENTIAL, *draw(st.lists(st.sampled_from(TaskRole), max_size=3))]
     return tuple(
         Component(
             name=f"c{number}", role=role, resources=draw(needs), count=draw(st.integers(1, 4))
@@ -116,7 +116,9 @@ def views(draw: st.DrawFn) -> ElasticView:
     view = view_of(pool, early, policy)
     early = carried_out(view, plan_elastic(view, 9.0), 9.0)
     for number, job in enumerate(early):
-        elastic = {component.name for component in job.components if component.role is Role.ELASTIC}
+        elastic = {
+            component.name for component in job.components if component.role is TaskRole.ELASTIC
+        }
         over = (MemberState.FINISHED, MemberState.GONE)
         ending = draw(st.sampled_from((MemberState.WAITING, *over)))
         members = tuple(
@@ -176,7 +178,7 @@ def test_essential_ones_are_all_or_none_and_only_flexible_jobs_give_elastic_ones
     jobs = {job.id: job for job in view.jobs}
     for job in carried_out(view, plan, 10.0):
         for component, member in job.all_members():
-            needed = component.role is Role.ESSENTIAL or (
+            needed = component.role is TaskRole.ESSENTIAL or (
                 job.mode is ElasticMode.RIGID and job.id in plan.begun
             )
             if job.is_running and needed:
@@ -186,7 +188,7 @@ def test_essential_ones_are_all_or_none_and_only_flexible_jobs_give_elastic_ones
     for stop in plan.stops:
         job = jobs[stop.place.job_id]
         role = next(c.role for c in job.components if c.name == stop.place.component)
-        assert (job.mode, role) == (ElasticMode.FLEXIBLE, Role.ELASTIC)
+        assert (job.mode, role) == (ElasticMode.FLEXIBLE, TaskRole.ELASTIC)
         here = {p.job_id for p in plan.starts if p.instance_id == stop.place.instance_id}
         assert stop.by in here
     if plan.stops:
@@ -262,7 +264,7 @@ def test_what_is_claimed_fits_and_is_never_wanted_as_well(view: ElasticView) -> 
         assert all(named.count(name) <= lacking.count(name) for name in named)
         wants = [each for each in plan.demand if each.job_id == job.id]
         if not job.scale_up and job.mode is not ElasticMode.RIGID:
-            assert all(each.role is Role.ESSENTIAL for each in wants)
+            assert all(each.role is TaskRole.ESSENTIAL for each in wants)
     assert counts(jobs).keys() >= set(plan.begun)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import shutil
 import tempfile
 import weakref
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from longshore.dispatcher.api.render.events import RENDERING
-from longshore.dispatcher.config.model import EngineName, LimitsConfig
+from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -160,8 +161,10 @@ class ApiRig(MadeUpCloud):
             types=tuple(self.types.values()),
             now=lambda: self.now,
             new_id=self._new_id,
+            random_bytes=secrets.token_bytes,
             heard_at=self.heard_at,
             limits=self._limits,
+            audit=AuditConfig(),
             leftovers=lambda: self.leftovers,
         )
         running = asyncio.create_task(self.runtime.run())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from longshore.dispatcher.domain.containers import ElasticSettings, Placement, Profile
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
     ElasticJob,
@@ -32,15 +32,15 @@ _MOMENT_S = 1e-9
 
 def essential(count: int, name: str = "e", **more: object) -> Component:
     """Return an essential component of 1 unit: 1 cpu, 1 GiB."""
-    return _component(Role.ESSENTIAL, count, name, more)
+    return _component(TaskRole.ESSENTIAL, count, name, more)
 
 
 def elastic(count: int, name: str = "w", **more: object) -> Component:
     """Return an elastic component of 1 unit: 1 cpu, 1 GiB."""
-    return _component(Role.ELASTIC, count, name, more)
+    return _component(TaskRole.ELASTIC, count, name, more)
 
 
-def _component(role: Role, count: int, name: str, more: dict[str, object]) -> Component:
+def _component(role: TaskRole, count: int, name: str, more: dict[str, object]) -> Component:
     plain = Component(name=name, role=role, count=count, resources=UNIT)
     return replace(plain, **more)  # type: ignore[arg-type]  # the other fields of Component
 
@@ -139,7 +139,7 @@ def counts(jobs: Iterable[ElasticJob]) -> dict[str, tuple[int, int]]:
     for job in jobs:
         roles = [c.role for c, member in job.all_members() if member.state.has_place]
         if job.is_running:
-            found[job.id] = roles.count(Role.ESSENTIAL), roles.count(Role.ELASTIC)
+            found[job.id] = roles.count(TaskRole.ESSENTIAL), roles.count(TaskRole.ELASTIC)
     return found
 
 

@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.jobs import (
     JobTask,
     JobType,
     JobTypeSpec,
-    Role,
+    TaskRole,
 )
 from longshore.pool.messages import ListInstances, StartAttempt
 from longshore.pool.model import PoolSettings
@@ -51,7 +51,7 @@ def essential(count: int = 1, name: str = "e", *, order: int = 0, **spec: object
 def elastic(count: int, name: str = "w", **spec: object) -> JobTask:
     """Return an elastic component of 1 cpu a member."""
     task = make_task(name, size=count, **spec)  # type: ignore[arg-type]  # of a spec
-    return replace(task, role=Role.ELASTIC)
+    return replace(task, role=TaskRole.ELASTIC)
 
 
 def elastic_job(

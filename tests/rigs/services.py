@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from longshore.dispatcher.config.model import EngineName, LimitsConfig
+from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
 from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
@@ -84,9 +85,11 @@ def services_with(
         types=tuple(rig.types.values()),
         now=lambda: rig.now,
         new_id=lambda: str(next(numbers)),
+        random_bytes=secrets.token_bytes,
         heard_at=lambda _id: 0.0,
         engine=engine,
         limits=limits or LimitsConfig(),
+        audit=AuditConfig(),
     )
 
 

@@ -10,7 +10,7 @@ from longshore.dispatcher.domain.containers import (
     Container,
     ContainerState,
 )
-from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, JobType, Role
+from longshore.dispatcher.domain.jobs import Job, JobState, JobTask, JobType, TaskRole
 from longshore.dispatcher.domain.messages import Change, SaveAttempt, SaveContainer
 from longshore.pool.model import AttemptOrder
 from tests.sim.store import VirtualStore
@@ -159,7 +159,7 @@ def task_of(job: Job, container: Container) -> JobTask:
 
 def is_essential(job: Job, container: Container) -> bool:
     """Return whether a job needs a member."""
-    return task_of(job, container).role is Role.ESSENTIAL
+    return task_of(job, container).role is TaskRole.ESSENTIAL
 
 
 def was_lost(attempt: Attempt) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from longshore.dispatcher.domain.containers import Container, QueuePolicy
-from longshore.dispatcher.domain.jobs import ElasticMode, Job, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, Job, TaskRole
 from tests.sim.process import DispatcherProcess
 from tests.sim.truth import expect
 
@@ -56,7 +56,7 @@ class Turns:
         """Return whether a job needs more places at once than there may ever be."""
         most, terms = self._engine.settings.max_containers, job.terms.elastic
         rigid = terms is not None and terms.mode is ElasticMode.RIGID
-        needed = sum(task.size for task in job.tasks if rigid or task.role is Role.ESSENTIAL)
+        needed = sum(task.size for task in job.tasks if rigid or task.role is TaskRole.ESSENTIAL)
         return most is not None and needed > most
 
     def _has_place(self, member: Container) -> bool:

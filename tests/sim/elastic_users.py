@@ -20,8 +20,8 @@ from longshore.dispatcher.domain.jobs import (
     JobTask,
     JobType,
     JobTypeSpec,
-    Role,
     Tally,
+    TaskRole,
 )
 from longshore.dispatcher.domain.messages import (
     CancelRequested,
@@ -148,15 +148,15 @@ class ElasticUsers:
 
     def _any_tasks(self) -> tuple[JobTask, ...]:
         dice = self._dice
-        names = [(f"e{n}", Role.ESSENTIAL) for n in range(dice.whole(1, 2))]
-        names += [(f"w{n}", Role.ELASTIC) for n in range(dice.whole(1, 2))]
+        names = [(f"e{n}", TaskRole.ESSENTIAL) for n in range(dice.whole(1, 2))]
+        names += [(f"w{n}", TaskRole.ELASTIC) for n in range(dice.whole(1, 2))]
         return tuple(self._any_task(name, role) for name, role in names)
 
-    def _any_task(self, name: str, role: Role) -> JobTask:
+    def _any_task(self, name: str, role: TaskRole) -> JobTask:
         dice = self._dice
-        size = dice.whole(1, 2 if role is Role.ESSENTIAL else 4)
+        size = dice.whole(1, 2 if role is TaskRole.ESSENTIAL else 4)
         cpu_millis = (
-            0 if dice.falls(0.1) else dice.whole(1, 3 if role is Role.ESSENTIAL else 4) * 250
+            0 if dice.falls(0.1) else dice.whole(1, 3 if role is TaskRole.ESSENTIAL else 4) * 250
         )
         market = Preemptible.FORBIDDEN if dice.falls(self._demand.lasting) else Preemptible.ALLOWED
         spec = ContainerSpec(
@@ -260,7 +260,7 @@ def fits_for_sure(job: Job, process: DispatcherProcess) -> bool:
     terms = job.terms.elastic
     assert terms is not None
     rigid = terms.mode is ElasticMode.RIGID
-    tasks = [task for task in job.tasks if rigid or task.role is Role.ESSENTIAL]
+    tasks = [task for task in job.tasks if rigid or task.role is TaskRole.ESSENTIAL]
     count = sum(task.size for task in tasks)
     most = settings.max_containers_per_instance
     most = 1 if settings.placement is Placement.EXCLUSIVE else most

@@ -79,7 +79,7 @@ GIVING = (
         guard="no essential member makes way",
         fault="jobs that wait for what flexible ones use",
         where="longshore.dispatcher.scheduler.elastic.place:ElasticPlacement._giveable",
-        old="if component.role is Role.ELASTIC and slot is not None:",
+        old="if component.role is TaskRole.ELASTIC and slot is not None:",
         new="if slot is not None:",
     ),
     Mutant(
@@ -149,7 +149,7 @@ ENDS = (
         guard="an elastic member that ends otherwise than it should is placed again",
         fault="elastic members that fail",
         where="longshore.dispatcher.scheduler.elastic.lifecycle:ended",
-        old="if component.role is Role.ELASTIC:",
+        old="if component.role is TaskRole.ELASTIC:",
         new="if False:",
     ),
     Mutant(

@@ -13,7 +13,7 @@ from longshore.dispatcher.domain.jobs import (
     JobType,
     JobTypeSpec,
     PerInstanceTerms,
-    Role,
+    TaskRole,
 )
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.fork import AFTER_ALL, EngineFork, trial_of
@@ -141,7 +141,7 @@ class PlanUsers:
             after=after if type_ is JobType.BATCH else (),
             cpus=dice.whole(1, 6) * 0.5,
         )
-        role = Role.ELASTIC if type_ is JobType.ELASTIC and number else Role.ESSENTIAL
+        role = TaskRole.ELASTIC if type_ is JobType.ELASTIC and number else TaskRole.ESSENTIAL
         return replace(task, role=role)
 
     def _next_revision(self, job: Job, now: float) -> Job:

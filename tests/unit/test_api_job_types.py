@@ -15,8 +15,8 @@ from longshore.dispatcher.domain.jobs import (
     Overlap,
     Parameters,
     PerInstanceTerms,
-    Role,
     Schedule,
+    TaskRole,
     UpdateStrategy,
 )
 from longshore.dispatcher.scheduler.elastic import apply as elastic_hosts
@@ -235,7 +235,7 @@ def test_what_is_left_out_gets_the_defaults_of_its_type() -> None:
     assert decoder().job(job("sysbatch")).terms == JobTypeSpec(per_instance=PerInstanceTerms())
     assert decoder().job(job("elastic")).terms == JobTypeSpec(elastic=ElasticTerms())
     [only] = decoder().job(job("elastic")).tasks
-    assert (only.size, only.role, only.startup_order) == (1, Role.ESSENTIAL, 0)
+    assert (only.size, only.role, only.startup_order) == (1, TaskRole.ESSENTIAL, 0)
 
 
 def test_an_elastic_job_has_components() -> None:
@@ -256,8 +256,8 @@ def test_an_elastic_job_has_components() -> None:
         elastic=ElasticTerms(mode=ElasticMode.RIGID, size=2.5, runtime_s=60.0, scale_up=True)
     )
     assert [(one.name, one.role, one.startup_order, one.size) for one in made.tasks] == [
-        ("main", Role.ESSENTIAL, 1, 1),
-        ("more", Role.ELASTIC, 0, 4),
+        ("main", TaskRole.ESSENTIAL, 1, 1),
+        ("more", TaskRole.ELASTIC, 0, 4),
     ]
 
 

@@ -24,7 +24,7 @@ from longshore.dispatcher.api.schemas.jobs import (
 )
 from longshore.dispatcher.api.schemas.reading import read_answer
 from longshore.dispatcher.domain.containers import DependencyOn, Preemptible
-from longshore.dispatcher.domain.jobs import ElasticMode, JobType, Overlap, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, JobType, Overlap, TaskRole
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.pool.model import IdleBehavior
 
@@ -37,7 +37,7 @@ from longshore.pool.model import IdleBehavior
         (JobRequest, "type", JobType),
         (JobRequest, "mode", ElasticMode),
         (PeriodicRequest, "overlap", Overlap),
-        (TaskRequest, "role", Role),
+        (TaskRequest, "role", TaskRole),
         (IdleBehaviorRequest, "idle_behavior", IdleBehavior),
     ],
 )

@@ -23,9 +23,9 @@ from longshore.dispatcher.domain.jobs import (
     Overlap,
     Parameters,
     PerInstanceTerms,
-    Role,
     Schedule,
     Tally,
+    TaskRole,
     UpdateStrategy,
 )
 from longshore.dispatcher.domain.messages import InsertJob, NoteJobLaunch, SaveAttempt, SaveJob
@@ -83,8 +83,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_jobs_of_every_type_come_back_as_they_were(tmp_path: Path) -> None:
     store = Store.open(url_in(tmp_path))
     components = (
-        task("driver", role=Role.ESSENTIAL, startup_order=1),
-        task("worker", 3, role=Role.ELASTIC, startup_order=-7),
+        task("driver", role=TaskRole.ESSENTIAL, startup_order=1),
+        task("worker", 3, role=TaskRole.ELASTIC, startup_order=-7),
     )
     nothing = {"tallies": (Tally(),)}
     jobs = [
@@ -250,7 +250,7 @@ def test_jobs_of_the_sixth_schema_are_batch_jobs_without_terms(tmp_path: Path) -
         None,
     )
     (only,) = known.tasks
-    assert (only.role, only.startup_order, only.size) == (Role.ESSENTIAL, 0, 2)
+    assert (only.role, only.startup_order, only.size) == (TaskRole.ESSENTIAL, 0, 2)
     assert (known.held, known.tallies) == (True, (Tally(running=1, succeeded=1),))
     (going,) = recovered.containers
     assert (going.id, going.pinned_to, going.spec) == ("c-2", "", only.spec)

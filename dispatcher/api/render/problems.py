@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from http import HTTPStatus
 import structlog
 from aiohttp import web
 
+from longshore.dispatcher.access.credentials import TooManyRequests, Unauthorized
 from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.schemas.containers import FieldProblem, ProblemDetails
 from longshore.dispatcher.service.contracts import (
@@ -29,6 +31,7 @@ from longshore.drivers.errors import InvalidRequest
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 RETRY_AFTER_S = 2
+_CHALLENGE = 'Bearer realm="longshore"'
 IN_DOUBT = "Outcome Unknown"
 """The title of the 503 that does not mean that nothing was done."""
 
@@ -75,17 +78,26 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
             return problem(400, f"The request has {noun}.", errors=error.problems)
         case NotFound() | Forbidden() | Conflict():
             return problem(_STATUSES[type(error)], str(error))
+        case Unauthorized() | TooManyRequests():
+            return _not_let_in(error)
         case Unavailable():
             title = IN_DOUBT if isinstance(error, InDoubt) else ""
             later = {"Retry-After": str(RETRY_AFTER_S)}
             return problem(503, str(error), headers=later, title=title)
-        case web.HTTPException():
+        case web.HTTPException() | web.RequestPayloadError():
             return answer_for_http(error)
-        case web.RequestPayloadError():
-            return problem(400, "The body could not be read: it does not match its headers.")
         case _:
             error_id = log_unexpected("request_failed", error, where=where)
             return problem(500, f"The server failed; its log tells why under {error_id}.")
+
+
+def _not_let_in(error: Unauthorized | TooManyRequests) -> web.Response:
+    match error:
+        case Unauthorized():
+            return problem(401, str(error), headers={"WWW-Authenticate": _CHALLENGE})
+        case TooManyRequests():
+            later = {"Retry-After": str(math.ceil(error.retry_after_s))}
+            return problem(429, str(error), headers=later)
 
 
 def log_unexpected(event: str, error: BaseException, *, where: str) -> str:
@@ -100,8 +112,10 @@ def log_unexpected(event: str, error: BaseException, *, where: str) -> str:
     return error_id
 
 
-def answer_for_http(error: web.HTTPException) -> web.Response:
+def answer_for_http(error: web.HTTPException | web.RequestPayloadError) -> web.Response:
     """Return the problem document of an error that aiohttp itself raised."""
+    if isinstance(error, web.RequestPayloadError):
+        return problem(400, "The body could not be read: it does not match its headers.")
     headers = {
         name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers
     }

@@ -9,6 +9,7 @@ from aiohttp import web
 from longshore.dispatcher.domain.principals import Principal, Role
 
 _CALLER = web.RequestKey("caller", Principal)
+_WHAT = web.RequestKey("what", str)
 
 
 class Access(Enum):
@@ -21,12 +22,15 @@ class Access(Enum):
     #: Who reads metrics, and admins.
     MONITORING = "monitoring"
     ADMINS = "admins"
+    #: Whoever is let in, whatever their role.
+    KNOWN = "known"
 
 
 _ROLES = {
     Access.MEMBERS: frozenset({Role.USER, Role.LEAD, Role.ADMIN}),
     Access.MONITORING: frozenset({Role.METRICS, Role.ADMIN}),
     Access.ADMINS: frozenset({Role.ADMIN}),
+    Access.KNOWN: frozenset(Role),
 }
 
 
@@ -44,6 +48,21 @@ def refusal_of(access: Access, role: Role) -> str:
 def set_caller(request: web.Request, caller: Principal) -> None:
     """Note who asks, once."""
     request[_CALLER] = caller
+
+
+def known_caller(request: web.Request) -> Principal | None:
+    """Return who asks where that need not be known, None for nobody."""
+    return request.get(_CALLER)
+
+
+def note_change(request: web.Request, what: str) -> None:
+    """Say for the audit log what is asked for, where method and path do not; nothing secret."""
+    request[_WHAT] = what
+
+
+def change_noted(request: web.Request) -> str:
+    """Return what was said for the audit log, "" for nothing."""
+    return str(request.get(_WHAT, ""))
 
 
 def caller_of(request: web.Request) -> Principal:

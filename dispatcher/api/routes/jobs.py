@@ -234,6 +234,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             request=(job_wire.JobRequest,),
             answer=(job_wire.PlanAnswer,),
             parameters=("job",),
+            only_asks=True,
         ),
     ]
 

@@ -73,6 +73,13 @@ class Route:
     streams: bool = False
     #: Whom it answers.
     access: Access = Access.MEMBERS
+    #: Whether it changes nothing though its method could.
+    only_asks: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it is to change something: each such request is in the audit log."""
+        return self.method != "GET" and not self.only_asks
 
 
 def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:

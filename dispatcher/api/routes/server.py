@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.render.health import health_answer, ready_answer
 from longshore.dispatcher.api.render.values import json_response
-from longshore.dispatcher.api.routes.callers import Access, caller_of
+from longshore.dispatcher.api.routes.callers import (
+    Access,
+    allows,
+    caller_of,
+    known_caller,
+)
 from longshore.dispatcher.api.routes.events import EventEncoder, EventStream
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate
@@ -32,6 +38,7 @@ class ServerRoutes:
         health: HealthService,
         metrics: Callable[[], bytes],
         project_of: ProjectOf,
+        tells_everybody: bool,
         gate: StreamGate,
         limits: ApiLimits,
     ) -> None:
@@ -39,6 +46,7 @@ class ServerRoutes:
         self._health = health
         self._metrics = metrics
         self._project_of = project_of
+        self._tells_everybody = tells_everybody
         self._gate = gate
         self._limits = limits
         self._encoder: EventEncoder | None = None
@@ -69,10 +77,19 @@ class ServerRoutes:
         """Answer that the process answers."""
         return json_response(LiveAnswer())
 
-    async def ready(self, _request: web.Request) -> web.Response:
-        """Answer whether requests can be served: 200, or 503; with all problems in either case."""
+    async def ready(self, request: web.Request) -> web.Response:
+        """Answer whether requests can be served: 200, or 503.
+
+        With all problems in either case, for those who may know: they name instances and files.
+        """
         health = self._health.health()
+        caller = known_caller(request)
+        told = self._tells_everybody or (
+            caller is not None and allows(Access.MONITORING, caller.role)
+        )
         answer = ready_answer(health)
+        if not told:
+            answer = msgspec.structs.replace(answer, problems=[], advice=[])
         return json_response(answer, status=200 if health.ready else 503)
 
     async def health(self, request: web.Request) -> web.Response:

@@ -35,8 +35,8 @@ from longshore.dispatcher.domain.jobs import (
     Overlap,
     Parameters,
     PerInstanceTerms,
-    Role,
     Schedule,
+    TaskRole,
     UpdateStrategy,
     check_names,
     check_values,
@@ -271,7 +271,7 @@ def _check_components(tasks: Sequence[GivenTask], problems: Problems) -> None:
         )
     _check_variables(tasks, problems)
     roles = [None if task.request is None else task.request.role for task in tasks]
-    if roles and all(role == Role.ELASTIC.value for role in roles):
+    if roles and all(role == TaskRole.ELASTIC.value for role in roles):
         problems.add(
             "tasks", "are all elastic: a job needs an essential one, say role: essential in one"
         )
@@ -466,6 +466,6 @@ def _job_task(request: TaskRequest, head: JobRequest, defaults: Defaults) -> Job
         size=0 if JobType(head.type).is_per_instance else size,
         is_array=request.array is not None,
         max_running=most,
-        role=Role(request.role),
+        role=TaskRole(request.role),
         startup_order=request.startup_order,
     )

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import Reason
-from longshore.dispatcher.domain.jobs import Role
+from longshore.dispatcher.domain.jobs import TaskRole
 from longshore.dispatcher.scheduler.elastic.model import ElasticJob, Member, MemberState, Part
 from longshore.pool.backoff import doubled_s
 
@@ -95,12 +95,12 @@ def ended(job: ElasticJob, end: MemberExit, now: float, *, most_losses: int) -> 
         part for part in job.all_members() if _is_it(part[1], end.component, end.index)
     )
     is_stopping = member.state is MemberState.STOPPING
-    is_final = component.role is Role.ESSENTIAL and end.kind is MemberExitKind.START_REFUSED
+    is_final = component.role is TaskRole.ESSENTIAL and end.kind is MemberExitKind.START_REFUSED
     if end.kind is MemberExitKind.STOPPED or (is_stopping and not is_final):
         return Transition(job=_with(job, _without_place(member)))
     if not (member.state.has_place or is_stopping):
         return Transition(job=job)
-    if component.role is Role.ELASTIC:
+    if component.role is TaskRole.ELASTIC:
         return Transition(job=_with(job, _after_elastic(member, end, now)))
     return _after_essential(job, member, end, now, most_losses)
 
@@ -112,7 +112,7 @@ def may_start(job: ElasticJob) -> tuple[Member, ...]:
     all essential ones do, those of lower order first.
     """
     todo = [part for part in job.all_members() if not _has_run(part)]
-    essential = [part for part in todo if part[0].role is Role.ESSENTIAL]
+    essential = [part for part in todo if part[0].role is TaskRole.ESSENTIAL]
     candidates = essential or [part for part in todo if part[1].state is MemberState.PLACED]
     first = min((component.startup_order for component, _ in candidates), default=0)
     return tuple(
@@ -219,7 +219,7 @@ def delay_s(deaths: int) -> float:
 
 
 def _essentials(job: ElasticJob) -> list[Part]:
-    return [part for part in job.all_members() if part[0].role is Role.ESSENTIAL]
+    return [part for part in job.all_members() if part[0].role is TaskRole.ESSENTIAL]
 
 
 def _has_run(part: Part) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from longshore.dispatcher.domain.containers import Constraints, ElasticSettings, WaitReason
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, SlotKind
 from longshore.dispatcher.scheduler.placement.snapshot import Budget
 from longshore.dispatcher.state.spend_limits import SpendSubjects
@@ -28,7 +28,7 @@ class Component:
     """
 
     name: str
-    role: Role
+    role: TaskRole
     resources: Resources
     count: int = 1
     startup_order: int = 0
@@ -153,7 +153,7 @@ class ElasticJob:
         """
         return sum(
             not member.state.is_over
-            and (component.role is Role.ESSENTIAL or self.mode is ElasticMode.RIGID)
+            and (component.role is TaskRole.ESSENTIAL or self.mode is ElasticMode.RIGID)
             for component, member in self.all_members()
         )
 
@@ -224,7 +224,7 @@ class MemberDemand:
 
     job_id: str
     component: str
-    role: Role
+    role: TaskRole
     count: int
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.domain.containers import WaitReason
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
 from longshore.dispatcher.scheduler.elastic.allocation import (
     Allocation,
@@ -104,7 +104,7 @@ class ElasticPlacement:
         return [
             (component, member)
             for component, member in self._parts[job.id]
-            if (all_of_it or component.role is Role.ESSENTIAL)
+            if (all_of_it or component.role is TaskRole.ESSENTIAL)
             and member.state is MemberState.WAITING
         ]
 
@@ -320,7 +320,7 @@ class ElasticPlacement:
         return [
             (component, member)
             for component, member in self._parts[job.id]
-            if component.role is Role.ELASTIC
+            if component.role is TaskRole.ELASTIC
             and member.state is MemberState.WAITING
             and member.not_before <= self._now
         ]
@@ -350,7 +350,7 @@ class ElasticPlacement:
         assignments = []
         for component, member in self._parts[job.id]:
             slot = self._allocation.slot(member.instance_id) if member.state.has_place else None
-            if component.role is Role.ELASTIC and slot is not None:
+            if component.role is TaskRole.ELASTIC and slot is not None:
                 assignments.append(assignment_of(job.id, component, member.index, slot))
         return assignments
 

@@ -27,7 +27,7 @@ from longshore.dispatcher.domain.containers import (
     StopReason,
     WaitReason,
 )
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.elastic import end_reasons
 from longshore.dispatcher.scheduler.elastic.allocation import slot_in
 from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier, need_on
@@ -268,7 +268,7 @@ class ElasticPass:
         lives = {live.job.id: live for live in self._lives()}
         gives = any(_gives_way(lives[place.job_id], place) for place in plan.starts)
         return gives and any(
-            each.role is Role.ESSENTIAL or lives[each.job_id].job.mode is ElasticMode.RIGID
+            each.role is TaskRole.ESSENTIAL or lives[each.job_id].job.mode is ElasticMode.RIGID
             for each in plan.demand
         )
 

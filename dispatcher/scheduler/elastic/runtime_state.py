@@ -13,7 +13,7 @@ from longshore.dispatcher.domain.containers import (
     Container,
     Reason,
 )
-from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, Job, JobState, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, Job, JobState, TaskRole
 from longshore.dispatcher.scheduler.elastic.lifecycle import deaths_after, delay_s
 from longshore.dispatcher.scheduler.elastic.model import Component, ElasticJob, Member, MemberState
 from longshore.dispatcher.state.job_registry import JobResult
@@ -68,12 +68,12 @@ class ElasticState:
 
     def is_essential(self, key: Key) -> bool:
         """Return whether its job needs a member."""
-        return self.roles()[key[0]].role is Role.ESSENTIAL
+        return self.roles()[key[0]].role is TaskRole.ESSENTIAL
 
     def lacks_essential(self) -> bool:
         """Return whether a job has begun, and yet an essential member has no place any more."""
         return self.job.is_running and any(
-            component.role is Role.ESSENTIAL and member.state is MemberState.WAITING
+            component.role is TaskRole.ESSENTIAL and member.state is MemberState.WAITING
             for component, member in self.job.all_members()
         )
 
@@ -167,7 +167,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
         runtime_s=terms.runtime_s,
         scale_up=terms.scale_up,
     )
-    essential = {c.name for c in components if c.role is Role.ESSENTIAL}
+    essential = {c.name for c in components if c.role is TaskRole.ESSENTIAL}
     needed = {key: each for key, each in containers.items() if key[0] in essential}
     renewals = _renewals(needed.values())
     members = []
@@ -176,7 +176,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
         if container is None:
             members.append(gone(member))
         elif container.attempts:
-            elastic = component.role is Role.ELASTIC
+            elastic = component.role is TaskRole.ELASTIC
             members.append(_restored(member, container, renewals, now, may_die=elastic))
     return replace(
         blank,
@@ -188,7 +188,7 @@ def elastic_job(job: Job, containers: Mapping[Key, Container], now: float) -> El
 
 
 def _began_at(job: Job, elastic: ElasticJob, containers: Mapping[Key, Container]) -> float | None:
-    states = [m.state for c, m in elastic.all_members() if c.role is Role.ESSENTIAL]
+    states = [m.state for c, m in elastic.all_members() if c.role is TaskRole.ESSENTIAL]
     has_all = all(state.has_place or state.is_over for state in states)
     if not has_all or not any(state.has_place for state in states):
         return None
@@ -279,14 +279,14 @@ def conclusion(job: Job, elastic: ElasticJob) -> JobResult | None:
     An earlier process may have ended some of its containers, and not all.
     """
     pairs = list(zip(job.tasks, job.tallies, strict=True))
-    tallies = [(task.name, tally) for task, tally in pairs if task.role is Role.ESSENTIAL]
+    tallies = [(task.name, tally) for task, tally in pairs if task.role is TaskRole.ESSENTIAL]
     for name, tally in tallies:
         if tally.failed or (tally.cancelled and not job.cancel_requested):
             why = job.reason or (cancelled(name) if not tally.failed else failed(name))
             return JobResult(state=JobState.FAILED, reason=why)
     if job.reason is not None:
         return JobResult(state=JobState.FAILED, reason=job.reason)
-    members = [m for c, m in elastic.all_members() if c.role is Role.ESSENTIAL]
+    members = [m for c, m in elastic.all_members() if c.role is TaskRole.ESSENTIAL]
     if all(member.state.is_over for member in members):
         return JobResult(state=JobState.SUCCEEDED)
     return None

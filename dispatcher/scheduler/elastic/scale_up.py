@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from longshore.dispatcher.domain.feasibility import eligible_types, need
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.elastic.budget import ElasticBudget
 from longshore.dispatcher.scheduler.elastic.model import (
     Component,
@@ -163,7 +163,7 @@ class _Purchasing:
 
     def _is_needed(self, demand: MemberDemand) -> bool:
         """Return whether a job does not begin without this: of one that is rigid all is needed."""
-        return demand.role is Role.ESSENTIAL or demand.job_id in self._rigid
+        return demand.role is TaskRole.ESSENTIAL or demand.job_id in self._rigid
 
     def _add(self, job_id: str, demand: list[MemberDemand], *, whole: bool) -> bool:
         """Add what a job wants to the solution: all if `whole`, else as much as can be had, if that

@@ -23,7 +23,7 @@ from dataclasses import replace
 from enum import Enum
 
 from longshore.dispatcher.domain.containers import WaitReason
-from longshore.dispatcher.domain.jobs import ElasticMode, Role
+from longshore.dispatcher.domain.jobs import ElasticMode, TaskRole
 from longshore.dispatcher.scheduler.elastic import order as job_order
 from longshore.dispatcher.scheduler.elastic import wait_reasons as reasons
 from longshore.dispatcher.scheduler.elastic.allocation import Allocation, by_member
@@ -174,7 +174,7 @@ class _Pass:
                 return reasons.no_type(component)
             over_budget = (
                 self._budget.impossible_reason(job.id, ask)
-                if component.role is Role.ESSENTIAL
+                if component.role is TaskRole.ESSENTIAL
                 else None
             )
             if over_budget is not None:

@@ -1,0 +1,157 @@
+"""Who a request is from: the one place where callers are let in.
+
+What vouches for a caller is tried in this order: the kernel, for who comes over the Unix socket; a
+token of ours, by `Authorization`. Who shows nothing is nobody, or in open mode anybody. What is
+shown and no good is refused in every mode and never passed over: whoever shows something means to
+be somebody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from longshore.dispatcher.access.credentials import TooManyRequests, Unauthorized, bearer_in
+from longshore.dispatcher.access.request_buckets import RequestBuckets
+from longshore.dispatcher.config.model import AuthConfig, AuthMode
+from longshore.dispatcher.domain.principals import ANYBODY, Door, Principal, Role
+from longshore.dispatcher.service.contracts import Forbidden
+from longshore.dispatcher.service.tokens import TokenService
+
+_PEER = struct.Struct("3i")
+_STREAM_RETRY_S = 5.0
+_TOO_OFTEN = "You ask more often than this server answers you: wait as long as Retry-After says."
+_LOCAL = frozenset({Door.OPEN, Door.SOCKET})
+"""Whoever comes by these is on this machine, and is held to no rate."""
+NOBODY = "This server answers only who says who they are: send Authorization: Bearer and a token."
+
+
+class Doors:
+    """Lets callers in; used on the loop's thread.
+
+    `now` gives seconds since the epoch, `clock` those of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: AuthMode,
+        config: AuthConfig,
+        tokens: TokenService,
+        now: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._mode = mode
+        self._now = now
+        self._tokens = tokens
+        self._clock = clock
+        self._buckets = RequestBuckets(requests_per_s=config.requests_per_s, burst=config.burst)
+        self._streams_most = config.streams
+        tokens.on_revoked = self.cut_off
+        self._streams: dict[str, set[asyncio.Transport]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether who says nothing is let in."""
+        return self._mode is AuthMode.OPEN
+
+    def enter(self, request: web.Request) -> Principal:
+        """Return who a request is from.
+
+        Raises `Unauthorized`, `TooManyRequests`, `Forbidden` for who may not use the Unix socket.
+        """
+        caller = self._vouched(request)
+        if caller is None and not self.is_open:
+            raise Unauthorized(NOBODY)
+        caller = caller or ANYBODY
+        if caller.door not in _LOCAL:
+            wait_s = self._buckets.take(_name_of(caller), self._clock())
+            if wait_s > 0:
+                raise TooManyRequests(_TOO_OFTEN, retry_after_s=wait_s)
+        return caller
+
+    def _vouched(self, request: web.Request) -> Principal | None:
+        if (peer := peer_of(request)) is not None:
+            return _on_socket(peer)
+        text = bearer_in(request.headers.getall("Authorization", []))
+        if not text:
+            return None
+        found = self._tokens.holder(text)
+        if isinstance(found, str):
+            raise Unauthorized(found)
+        return found
+
+    @contextmanager
+    def stream(self, request: web.Request, caller: Principal) -> Iterator[None]:
+        """Count an answer that goes on, and cut it off when its caller's right to ask ends.
+
+        Raises `TooManyRequests` when the caller has too many.
+        """
+        name, transport = _name_of(caller), request.transport
+        if caller.door not in _LOCAL and len(self._streams.get(name, ())) >= self._streams_most:
+            said = f"You follow {self._streams_most} logs and events, the most at a time: end one."
+            raise TooManyRequests(said, retry_after_s=_STREAM_RETRY_S)
+        if transport is None:
+            # The client is gone, and the answer goes nowhere.
+            yield
+            return
+        streams = self._streams.setdefault(name, set())
+        timer = None
+        if caller.until is not None:
+            left_s = max(caller.until - self._now(), 0.0)
+            timer = asyncio.get_running_loop().call_later(left_s, transport.close)
+        streams.add(transport)
+        try:
+            yield
+        finally:
+            streams.discard(transport)
+            if not streams:
+                self._streams.pop(name, None)
+            if timer is not None:
+                timer.cancel()
+
+    def cut_off(self, token_id: str) -> None:
+        """End the streams of a token that lets nobody in any more."""
+        for transport in list(self._streams.get(token_id, ())):
+            transport.close()
+
+
+def peer_of(request: web.Request) -> int | None:
+    """Return which user of this machine is at the other end of a Unix socket, None elsewhere."""
+    transport = request.transport
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None or sock.family != socket.AF_UNIX:
+        return None
+    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    _pid, uid, _gid = _PEER.unpack(packed)
+    return int(uid)
+
+
+def address_of(request: web.Request) -> str:
+    """Return where a request comes from: an address, "local" for the Unix socket."""
+    return "local" if peer_of(request) is not None else request.remote or "unknown"
+
+
+def _on_socket(uid: int) -> Principal:
+    if uid not in (0, os.geteuid()):
+        raise Forbidden("This socket is for the server's own user and for root.")
+    return Principal(user=_user_name(uid), role=Role.ADMIN, door=Door.SOCKET)
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _name_of(caller: Principal) -> str:
+    """Return by what a caller's requests are counted."""
+    return caller.token_id or f"{caller.door.value} {caller.user}"

@@ -1,0 +1,132 @@
+"""The routes of tokens, and of who one is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiohttp import web
+
+from longshore.dispatcher.api.render.tokens import (
+    caller_answer,
+    new_token_answer,
+    token_answer,
+)
+from longshore.dispatcher.api.render.values import json_response
+from longshore.dispatcher.api.routes.callers import Access, caller_of, note_change
+from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.schemas import tokens as wire
+from longshore.dispatcher.api.schemas.tokens import RevokeRequest, TokenList, TokenRequest
+from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode_one
+from longshore.dispatcher.api.validate.ids import path_id
+from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.api.validate.tokens import checked_token
+from longshore.dispatcher.domain.tokens import TokenState
+from longshore.dispatcher.service.tokens import TokenService
+
+_LIST_PARAMETERS = ("user", "state", "limit", "cursor")
+_PAGE_DEFAULT = 100
+_STATES = {state.value: state for state in TokenState}
+
+
+class TokenRoutes:
+    """Answers for `/v1/tokens` and below, and for `/v1/whoami`."""
+
+    def __init__(self, tokens: TokenService, *, bodies: Bodies, limits: ApiLimits) -> None:
+        self._tokens = tokens
+        self._bodies = bodies
+        self._limits = limits
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Make a token, and answer its text this once."""
+        wanted = await self._bodies.decoded(request, partial(decode_one, TokenRequest))
+        new = checked_token(wanted)
+        note_change(request, f"{new.role.value} {new.user} in {', '.join(new.projects) or 'all'}")
+        token, text = await self._tokens.create(new, caller=caller_of(request))
+        answer = new_token_answer(token, self._tokens.state_of(token), text)
+        headers = {"Location": f"/v1/tokens/{token.id}"}
+        return json_response(answer, status=201, headers=headers)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Answer a page of tokens, by id."""
+        query = QueryString(request, _LIST_PARAMETERS)
+        state = query.choice("state", "", ("", *_STATES))
+        page = self._tokens.tokens(
+            user=query.text("user"),
+            state=_STATES[state] if state else None,
+            cursor=query.cursor(),
+            limit=query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items),
+        )
+        items = tuple(token_answer(each, self._tokens.state_of(each)) for each in page.items)
+        return json_response(TokenList(items=items, next_cursor=page.next_cursor))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Answer one token, without its text."""
+        token = self._tokens.token(path_id(request, "token"))
+        return json_response(token_answer(token, self._tokens.state_of(token)))
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        """Let nobody in with a token any more."""
+        token_id = path_id(request, "token")
+        await self._bodies.decoded(request, partial(decode_one, RevokeRequest))
+        token = await self._tokens.revoke(token_id, caller=caller_of(request))
+        note_change(request, f"{token.role.value} {token.user}")
+        return json_response(token_answer(token, self._tokens.state_of(token)))
+
+    async def whoami(self, request: web.Request) -> web.Response:
+        """Answer who the caller is."""
+        QueryString(request, ())
+        return json_response(caller_answer(caller_of(request)))
+
+
+# ---- the table of the routes of tokens -----------------------------------------------------------
+
+
+def token_routes(tokens: TokenRoutes) -> list[Route]:
+    """Return the routes of tokens, and of who one is."""
+    token = "/v1/tokens/{id}"  # noqa: S105 - a path, not a password
+    return [
+        Route(
+            method="POST",
+            path="/v1/tokens",
+            handler=tokens.create,
+            summary="Make a token; its text is in this answer alone",
+            access=Access.ADMINS,
+            request=(wire.TokenRequest,),
+            answer=(wire.NewTokenAnswer,),
+            status=201,
+        ),
+        Route(
+            method="GET",
+            path="/v1/tokens",
+            handler=tokens.list,
+            summary="List tokens, by id, without their texts",
+            access=Access.ADMINS,
+            answer=(wire.TokenList,),
+            parameters=_LIST_PARAMETERS,
+        ),
+        Route(
+            method="GET",
+            path=token,
+            handler=tokens.show,
+            summary="Show one token, without its text",
+            access=Access.ADMINS,
+            answer=(wire.TokenAnswer,),
+        ),
+        Route(
+            method="POST",
+            path=f"{token}/revoke",
+            handler=tokens.revoke,
+            summary="Let nobody in with a token any more",
+            access=Access.ADMINS,
+            request=(wire.RevokeRequest,),
+            answer=(wire.TokenAnswer,),
+        ),
+        Route(
+            method="GET",
+            path="/v1/whoami",
+            handler=tokens.whoami,
+            summary="Tell who one is, and what one sees",
+            access=Access.KNOWN,
+            answer=(wire.CallerAnswer,),
+        ),
+    ]

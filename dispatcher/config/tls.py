@@ -1,0 +1,47 @@
+"""TLS: the certificate and key of the server, read from their files and read again on a change."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from longshore.dispatcher.config.model import TlsConfig
+from longshore.drivers.errors import ConfigError
+
+
+def server_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Return what a server with this certificate needs: TLS 1.2 or later.
+
+    Raises `ConfigError` when the files cannot be read or do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, tls)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, tls: TlsConfig) -> None:
+    """Have connections from now on get the certificate that the files hold; raises as above."""
+    for name, path in (("certificate", tls.certificate), ("private_key", tls.private_key)):
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            said = f"{path} cannot be read: {error.strerror}"
+            raise ConfigError([(f"tls.{name}", said)]) from error
+    try:
+        # Without a password callback an encrypted key would ask for one on the terminal.
+        context.load_cert_chain(tls.certificate, tls.private_key, password=lambda: "")
+    except (ssl.SSLError, ValueError) as error:
+        said = f"does not go with {tls.private_key}, or is none: {_in_words(error)}"
+        raise ConfigError([("tls.certificate", said)]) from error
+
+
+def stamps(tls: TlsConfig) -> tuple[tuple[int, int, int], ...]:
+    """Return what tells whether the files are others than before; raises `OSError`."""
+    found = [Path(each).stat() for each in (tls.certificate, tls.private_key)]
+    return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
+
+
+def _in_words(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason).replace("_", " ").lower() if reason else str(error)

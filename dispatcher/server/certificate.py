@@ -1,0 +1,44 @@
+"""The certificate of a server that runs: read again when its files change.
+
+Stands alone: it is all of the server that waits for files, and is tested without the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import structlog
+
+from longshore.dispatcher.config.model import TlsConfig
+from longshore.dispatcher.config.tls import load_certificate, stamps
+from longshore.drivers.errors import ConfigError
+
+LOOK_EACH_S = 10.0
+
+_log = structlog.get_logger(__name__)
+
+
+async def keep_current(
+    context: ssl.SSLContext, tls: TlsConfig, *, look_each_s: float = LOOK_EACH_S
+) -> None:
+    """Have new connections get the certificate that the files hold, until it is cancelled.
+
+    Files that do not go together, as between the writing of one and of the other, change nothing:
+    what was read last is good until then, and the log says so.
+    """
+    seen = stamps(tls)
+    while True:
+        await asyncio.sleep(look_each_s)
+        try:
+            now = stamps(tls)
+            if now == seen:
+                continue
+            await asyncio.to_thread(load_certificate, context, tls)
+        except (OSError, ConfigError) as error:
+            _log.warning(
+                "the certificate was not read again; the one before is used", why=str(error)
+            )
+        else:
+            seen = now
+            _log.info("the certificate was read again", certificate=tls.certificate)

@@ -1,0 +1,27 @@
+"""Doors for servers of tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from longshore.dispatcher.api.doors import Doors
+from longshore.dispatcher.config.model import AuthConfig, AuthMode
+from longshore.dispatcher.service.services import Services
+
+
+def doors_of(
+    services: Services,
+    *,
+    mode: AuthMode = AuthMode.OPEN,
+    config: AuthConfig | None = None,
+    now: Callable[[], float] = time.time,
+) -> Doors:
+    """Return the doors of a server with these services."""
+    return Doors(
+        mode=mode,
+        config=config or AuthConfig(),
+        tokens=services.tokens,
+        now=now,
+        clock=time.monotonic,
+    )
