@@ -22,6 +22,14 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
+from longshore.dispatcher.api.schemas.tokens import (
+    AuditEntryAnswer,
+    AuditList,
+    CallerAnswer,
+    NewTokenAnswer,
+    TokenAnswer,
+    TokenList,
+)
 from longshore.dispatcher.client import calls, event_stream, log_cursor
 from longshore.dispatcher.client.blocking_transport import BlockingTransport
 from longshore.dispatcher.client.calls import ContainerFields, Filter, JobFields, Page, PagedListing
@@ -253,7 +261,7 @@ class Client:
 
     def instances(self, *, gone: bool = False) -> InstanceList:
         """Return all instances, or those that are gone."""
-        return self._whole(calls.instances(gone=gone))
+        return self._whole(calls.listing("instances", InstanceList, gone=gone))
 
     def instance(self, instance_id: str) -> InstanceAnswer:
         """Return one instance, gone or not."""
@@ -286,6 +294,66 @@ class Client:
     def leaks(self) -> LeakList:
         """Return what is billed and not wanted."""
         return self._whole(calls.listing("leaks", LeakList))
+
+    # ---- who is let in, for admins ---------------------------------------------------------
+
+    def create_token(
+        self,
+        user: str,
+        role: str = "user",
+        *,
+        projects: Sequence[str] = (),
+        default_project: str | None = None,
+        name: str | None = None,
+        expires_at: str | None = None,
+    ) -> NewTokenAnswer:
+        """Make a token; its text, `token`, is told this once.
+
+        `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. It is not
+        sent again when its answer is lost: look into `tokens` then.
+        """
+        call = calls.create_token(
+            user,
+            role,
+            projects=projects,
+            default_project=default_project,
+            name=name,
+            expires_at=expires_at,
+        )
+        return self._transport.run(call)
+
+    def tokens(self, *, user: str | None = None, state: str | None = None) -> Iterator[TokenAnswer]:
+        """Yield tokens without their texts, by id, page by page; None is no filter."""
+        for page in self._pages(calls.listing("tokens", TokenList, user=user, state=state)):
+            yield from page.items
+
+    def token(self, token_id: str) -> TokenAnswer:
+        """Return one token, without its text."""
+        return self._transport.run(calls.token(token_id))
+
+    def revoke_token(self, token_id: str) -> TokenAnswer:
+        """Let nobody in with a token any more."""
+        return self._transport.run(calls.revoke_token(token_id))
+
+    def audit(
+        self,
+        *,
+        user: str | None = None,
+        token: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Iterator[AuditEntryAnswer]:
+        """Yield who was to change what, the newest first, page by page; None is no filter.
+
+        `token` is the id of one, `since` and `until` are times in RFC 3339.
+        """
+        wanted = calls.listing("audit", AuditList, user=user, token=token, since=since, until=until)
+        for page in self._pages(wanted):
+            yield from page.items
+
+    def whoami(self) -> CallerAnswer:
+        """Return who one is to the server, and what one sees."""
+        return self._transport.run(calls.whoami())
 
     # ---- the server ------------------------------------------------------------------------
 

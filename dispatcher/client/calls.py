@@ -25,6 +25,13 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
+from longshore.dispatcher.api.schemas.tokens import (
+    AuditList,
+    CallerAnswer,
+    NewTokenAnswer,
+    TokenAnswer,
+    TokenList,
+)
 from longshore.dispatcher.client.errors import read_as
 from longshore.dispatcher.client.exchange import ApiCall, Repeatable, encoded
 from longshore.dispatcher.client.log_cursor import LogCursor
@@ -32,7 +39,9 @@ from longshore.dispatcher.client.log_cursor import LogCursor
 PAGE_ITEMS = 500
 
 Answer = TypeVar("Answer")
-Page = TypeVar("Page", ContainerList, JobList, InstanceList, StrayList, LeakList)
+Page = TypeVar(
+    "Page", ContainerList, JobList, InstanceList, StrayList, LeakList, TokenList, AuditList
+)
 Filter = str | Sequence[str] | None
 """What a listing is narrowed to: one word, any of several, or None for all."""
 
@@ -127,6 +136,12 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "decide_strays": Endpoint(method="POST", path=f"{_INSTANCE}/strays", repeatable=_ONCE),
     "leaks": Endpoint(method="GET", path="/v1/leaks"),
     "events": Endpoint(method="GET", path="/v1/events"),
+    "create_token": Endpoint(method="POST", path="/v1/tokens", repeatable=_ONCE),
+    "tokens": Endpoint(method="GET", path="/v1/tokens"),
+    "token": Endpoint(method="GET", path="/v1/tokens/{id}"),
+    "revoke_token": Endpoint(method="POST", path="/v1/tokens/{id}/revoke", repeatable=_ONCE),
+    "whoami": Endpoint(method="GET", path="/v1/whoami"),
+    "audit": Endpoint(method="GET", path="/v1/audit"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
     "health": Endpoint(method="GET", path="/v1/health"),
@@ -292,6 +307,45 @@ def decide_strays(instance_id: str, fate: str, attempts: Sequence[str]) -> Typed
     return _typed(StrayList, "decide_strays", instance_id, body=body)
 
 
+# ---- who is let in --------------------------------------------------------------------------------
+
+
+def create_token(
+    user: str,
+    role: str,
+    *,
+    projects: Sequence[str],
+    default_project: str | None,
+    name: str | None,
+    expires_at: str | None,
+) -> TypedCall[NewTokenAnswer]:
+    """Return the call that makes a token; None is left to the server."""
+    body = _said(
+        user=user,
+        role=role,
+        projects=list(projects),
+        default_project=default_project,
+        name=name,
+        expires_at=expires_at,
+    )
+    return _typed(NewTokenAnswer, "create_token", body=body)
+
+
+def token(token_id: str) -> TypedCall[TokenAnswer]:
+    """Return the call that shows one token, without its text."""
+    return _typed(TokenAnswer, "token", token_id)
+
+
+def revoke_token(token_id: str) -> TypedCall[TokenAnswer]:
+    """Return the call after which a token lets nobody in."""
+    return _typed(TokenAnswer, "revoke_token", token_id, body={})
+
+
+def whoami() -> TypedCall[CallerAnswer]:
+    """Return the call that tells who one is to the server."""
+    return _typed(CallerAnswer, "whoami")
+
+
 # ---- the server ----------------------------------------------------------------------------------
 
 
@@ -330,14 +384,10 @@ class PagedListing(Generic[Page]):
     name: str
     kind: type[Page]
     query: tuple[tuple[str, str], ...] = ()
-    #: None leaves it to the server.
-    page_items: int | None = PAGE_ITEMS
 
     def page(self, cursor: str | None) -> TypedCall[Page]:
         """Return the call for the page at a cursor, None for the first."""
-        query = list(self.query)
-        if self.page_items is not None:
-            query.append(("limit", str(self.page_items)))
+        query = [*self.query, ("limit", str(PAGE_ITEMS))]
         if cursor is not None:
             query.append(("cursor", cursor))
         return _typed(self.kind, self.name, query=query)
@@ -357,13 +407,6 @@ def listing(name: str, kind: type[Page], /, **filters: Filter | int | bool) -> P
             case _:
                 query += [(key, each) for each in value]
     return PagedListing(name=name, kind=kind, query=tuple(query))
-
-
-def instances(*, gone: bool) -> PagedListing[InstanceList]:
-    """Return the listing of instances, or of those that are gone."""
-    if gone:
-        return listing("instances", InstanceList, gone=True)
-    return PagedListing(name="instances", kind=InstanceList, page_items=None)
 
 
 def joined(pages: Sequence[Page]) -> Page:

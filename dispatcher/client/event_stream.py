@@ -13,16 +13,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
 from longshore.dispatcher.api.schemas.containers import EventAnswer
-from longshore.dispatcher.api.schemas.reading import read_answer
-from longshore.dispatcher.client.errors import UnexpectedAnswerError
+from longshore.dispatcher.client.errors import UnexpectedAnswerError, read_as
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 SILENCE_LIMIT_S = 45.0
 """The server says something every 15 s; a stream that is silent for this long is broken."""
 
+_MISSING = "Events are missing here."
 _NOT_RESUMED = "The connection broke before any event came: what happened until now is missing."
 
 
@@ -97,22 +95,25 @@ class EventCursor:
         return None
 
     def take(self, frame: Frame) -> EventAnswer | EventGap | None:
-        """Note how far the reader is; return what the frame tells, None for nothing of use."""
+        """Note how far the reader is; return what the frame tells, None for nothing of use.
+
+        Raises `UnexpectedAnswerError` for an event of which nothing can be made.
+        """
         if frame.id:
             self.last_id = frame.id
         if frame.kind == "gap":
-            return EventGap(message=_message(frame.data))
-        try:
-            return read_answer(json.loads(frame.data), EventAnswer)
-        except (ValueError, msgspec.ValidationError):
+            return EventGap(message=str(_told(frame).get("message") or _MISSING))
+        told = _told(frame)
+        if "number" not in told:
             # That the server stops, or a kind of frame that this version does not know.
             return None
+        return read_as(told, EventAnswer)
 
 
-def _message(data: bytes) -> str:
+def _told(frame: Frame) -> dict[str, object]:
+    """Return the JSON object of a frame, an empty one where it has none."""
     try:
-        told = json.loads(data)
+        told = json.loads(frame.data)
     except ValueError:
         told = None
-    found = told.get("message") if isinstance(told, dict) else None
-    return str(found or "Events are missing here.")
+    return told if isinstance(told, dict) else {}

@@ -9,7 +9,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -26,6 +26,7 @@ from longshore.dispatcher.cli.options import WholeNumber, server_command
 from longshore.dispatcher.cli.output import say
 from longshore.dispatcher.cli.render.terminal_text import Sink
 from longshore.dispatcher.cli.select import chosen_container
+from longshore.dispatcher.client.log_cursor import LogCursor
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -267,8 +268,7 @@ class Tail:
         self.stream = stream
         self._client = client
         self._id = container_id
-        self._offset = 0
-        self._attempts = 0
+        self._cursor = LogCursor(stream=stream)
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._response: BaseHTTPResponse | None = None
@@ -276,7 +276,7 @@ class Tail:
     @property
     def received(self) -> int:
         """Return how many bytes of the last attempt have come."""
-        return self._offset
+        return self._cursor.offset
 
     def bytes_so_far(self) -> Iterator[bytes]:
         """Yield what there is now."""
@@ -290,9 +290,10 @@ class Tail:
         last_contact: float | None = None
         while not self._stopped.is_set():
             try:
-                self._look()
+                self._cursor = self._cursor.seen(look(self._client, self._id))
                 last_contact = time.monotonic()
-                yield from self._read(follow=True)
+                if not (yield from self._read(follow=True)):
+                    continue
             except CommandFailure as failure:
                 if last_contact is None or not failure.passing:
                     raise
@@ -310,16 +311,9 @@ class Tail:
             if self._response is not None:
                 shut_down(self._response)
 
-    def _look(self) -> None:
-        seen = look(self._client, self._id)
-        attempts = earlier_attempts(seen) + len(seen.attempts)
-        if self._attempts and attempts > self._attempts:
-            # Another attempt began, with a log of its own: rather some bytes twice than none.
-            self._offset = 0
-        self._attempts = attempts
-
-    def _read(self, *, follow: bool) -> Iterator[bytes]:
-        query = [("stream", self.stream), ("offset", str(self._offset))]
+    def _read(self, *, follow: bool) -> Generator[bytes, None, bool]:
+        """Yield bytes from where we are; return False at once if that is no place in it."""
+        query = [("stream", self.stream), ("offset", str(self._cursor.offset))]
         if follow:
             query.append(("follow", "true"))
         path = container_path(self._id, "/logs")
@@ -329,12 +323,15 @@ class Tail:
                 self._response = response
             # `stop` has either seen the response just noted, or is seen here.
             if self._stopped.is_set():
-                return
+                return True
+            if self._cursor.offset and not self._cursor.is_of(look(self._client, self._id)):
+                return False
             for chunk in self._client.chunks(response):
-                self._offset += len(chunk)
+                self._cursor = self._cursor.received(len(chunk))
                 yield chunk
                 if self._stopped.is_set():
-                    return
+                    break
+            return True
         finally:
             with self._lock:
                 self._response = None
