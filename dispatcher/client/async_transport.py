@@ -149,9 +149,14 @@ class AsyncTransport:
                 ),
                 allow_redirects=False,
             )
-        except (aiohttp.InvalidURL, ValueError) as error:
+        except aiohttp.ClientError as error:
+            # Some of them are ValueErrors as well, as is what the name of a server raises.
+            if isinstance(error, aiohttp.InvalidURL):
+                raise InvalidSettingsError(not_a_url(self.url)) from error
+            return _failure(error)
+        except ValueError as error:
             raise InvalidSettingsError(not_a_url(self.url)) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             return _failure(error)
 
 

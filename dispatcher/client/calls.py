@@ -307,7 +307,7 @@ def decide_strays(instance_id: str, fate: str, attempts: Sequence[str]) -> Typed
     return _typed(StrayList, "decide_strays", instance_id, body=body)
 
 
-# ---- who is let in --------------------------------------------------------------------------------
+# ---- who is let in -------------------------------------------------------------------------------
 
 
 def create_token(

@@ -21,9 +21,9 @@ from longshore.dispatcher.client.server_address import (
     server_at,
 )
 from longshore.dispatcher.config.machine import default_data_dir
+from longshore.dispatcher.config.unix_socket import NAME
 
 DEFAULT_URL = "http://127.0.0.1:8420"
-SOCKET_NAME = "longshore.sock"
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 2.0
@@ -82,7 +82,7 @@ def client_settings(
 
 def default_url(data_dir: Path) -> str:
     """Return the URL of this machine's server: its socket if it answers, else `DEFAULT_URL`."""
-    path = data_dir / SOCKET_NAME
+    path = data_dir / NAME
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_TIMEOUT_S)
         try:
