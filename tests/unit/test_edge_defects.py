@@ -26,7 +26,10 @@ from tests.edges.planting import (
 from tests.rotation import some_of
 from tests.sim.mutants import MUTANTS
 
-EDGES = ("pool/remote/", "pool/runner/", "dispatcher/store/", "dispatcher/logs/", "dispatcher/api/")
+EDGES = (
+    *("pool/remote/", "pool/runner/", "dispatcher/store/", "dispatcher/logs/", "dispatcher/api/"),
+    "dispatcher/client/",
+)
 
 PROBE = EdgeDefect(
     name="probe",
