@@ -89,7 +89,7 @@ class EventFeed:
                 failure = CommandFailure("the server ended the stream of events")
             except CommandFailure as caught:
                 failure = caught
-            refused = 400 <= failure.status < 500
+            refused = 400 <= failure.status < 500 and not failure.passing
             self._put(Disconnected(failure=failure, refused=refused))
             if refused:
                 return

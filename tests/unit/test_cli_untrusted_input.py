@@ -13,6 +13,7 @@ import pytest
 
 from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.main import main
+from longshore.dispatcher.cli.failure import CommandFailure
 from tests.stranger_server import Behaviour, Stranger, answering, stranger_server
 
 
@@ -189,6 +190,27 @@ def test_a_quick_answer_is_not_called_late(
     stranger.behaviours.append(answering(200, b'{"id": "c-1", "state": "queued"}'))
     assert main(["priority", "c-1", "5"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_rate_limit_is_waited_for_and_passes(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = b'{"title": "x", "detail": "Too many."}'
+
+    def limited(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(429)
+        handler.send_header("Retry-After", "0")
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    stranger.behaviours += [limited, answering(200, b'{"id": "c-1", "state": "queued"}')]
+    assert main(["priority", "c-1", "5"]) == 0
+    assert len(stranger.seen) == 2
+    stranger.behaviours[:] = [answering(429, body)]
+    assert main(["priority", "c-1", "5"]) == 1
+    assert "Too many. Send fewer requests" in capsys.readouterr().err
+    assert CommandFailure("x", status=429).passing
 
 
 def test_what_may_not_be_repeated_is_not(

@@ -30,6 +30,7 @@ from longshore.client import (
 )
 from longshore.dispatcher.api.schemas.containers import ContainerRequest, RunRequest
 from longshore.dispatcher.api.schemas.jobs import JobRequest
+from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.client.calls import ENDPOINTS, ContainerFields, JobFields, RunFields
 from longshore.dispatcher.client.settings import DEFAULT_URL, client_settings, default_url
 from longshore.dispatcher.config import unix_socket
@@ -420,6 +421,34 @@ def test_this_machines_server_is_found_by_its_socket(
     assert (socket_dir / unix_socket.NAME).exists()
     assert default_url(socket_dir) == DEFAULT_URL
     assert default_url(socket_dir / ("x" * 200)) == DEFAULT_URL
+
+
+def test_the_command_line_uses_the_socket_and_speaks_tls(
+    socket_dir: Path,
+    authority: trustme.CA,
+    ca_file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("LONGSHORE_URL", raising=False)
+    monkeypatch.setattr("longshore.dispatcher.client.settings.default_data_dir", lambda: socket_dir)
+    with cli_server(socket_dir=socket_dir) as server:
+        assert main(["submit", "--", "x"]) == 0
+        assert main(["submit", "--url", server.url, "--", "x"]) == 0
+        assert len(server.containers()) == 2
+    assert main(["ps", "--url", server.url]) == 3
+    assert f"cannot reach the server at {server.url}: connection ref" in capsys.readouterr().err
+    with cli_server(tls=tls_server(authority)) as server:
+        assert main(["ps", "--url", server.url]) == 3
+        told = capsys.readouterr().err
+        assert "TLS failed" in told
+        assert "Check the certificate and the URL's scheme" in told
+        monkeypatch.setenv("LONGSHORE_CA_FILE", ca_file)
+        assert main(["ps", "--url", server.url]) == 0
+    monkeypatch.setenv("LONGSHORE_CA_FILE", f"{ca_file}.gone")
+    capsys.readouterr()
+    assert main(["ps", "--url", server.url]) == 2
+    assert "ca_file: cannot read" in capsys.readouterr().err
 
 
 def test_settings_come_from_the_environment_and_arguments_go_first(
