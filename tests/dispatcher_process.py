@@ -17,7 +17,7 @@ import urllib3
 import yaml
 
 _ROOT = Path(__file__).resolve().parent.parent
-_URL = re.compile(rb"serves at (http://\S+)")
+_URL = re.compile(rb"serves at (https?://\S+)")
 _T = TypeVar("_T")
 
 START_TIMEOUT_S = 120.0

@@ -9,11 +9,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.entrance import Entrance
-from longshore.dispatcher.api.guards import (
-    ANSWER_HEADERS,
-    open_mode_middleware,
-    required_mode_middleware,
-)
+from longshore.dispatcher.api.guards import ANSWER_HEADERS, guard_for
 from longshore.dispatcher.api.render.problems import problems_middleware
 from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
@@ -88,7 +84,7 @@ def make_app(
             events=services.events,
             health=services.health,
             metrics=services.metrics,
-            project_of=services.containers.project_of,
+            containers=services.containers,
             tells_everybody=doors.is_open,
             gate=subscribers,
             limits=limits,
@@ -96,9 +92,9 @@ def make_app(
         tokens=TokenRoutes(services.tokens, bodies=bodies, limits=limits),
         audit=AuditRoutes(services.audit, limits=limits),
     )
-    guard = open_mode_middleware if doors.is_open else required_mode_middleware
     app = web.Application(
-        middlewares=[problems_middleware, guard], client_max_size=limits.request_bytes
+        middlewares=[problems_middleware, guard_for(is_open=doors.is_open)],
+        client_max_size=limits.request_bytes,
     )
     app[LIMITS] = limits
     _mount(app, _routes(parts), version, Entrance(doors, services.audit))

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from longshore.dispatcher.api.doors import peer_of
 from longshore.dispatcher.api.render.problems import Handler, problem
@@ -30,6 +31,11 @@ ANSWER_HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+def guard_for(*, is_open: bool) -> Middleware:
+    """Return what stands before all else, where anybody on this machine is let in or is not."""
+    return open_mode_middleware if is_open else required_mode_middleware
 
 
 @web.middleware

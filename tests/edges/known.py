@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.edges.defect import EdgeDefect
+from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_logs import LOGS
@@ -13,7 +14,7 @@ from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_store import STORE
 
-DEFECTS: Final = (*API, *CLIENT, *LOGS, *REMOTE, *RUNNER, *STORE)
+DEFECTS: Final = (*ACCESS, *API, *CLIENT, *LOGS, *REMOTE, *RUNNER, *STORE)
 
 
 def part_of(defects: Sequence[EdgeDefect], part: int, parts: int) -> list[EdgeDefect]:

@@ -23,9 +23,9 @@ from longshore.dispatcher.api.schemas.containers import EventAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.service.health import HealthService
-from longshore.dispatcher.service.visibility import ProjectOf
 
 
 class ServerRoutes:
@@ -37,7 +37,7 @@ class ServerRoutes:
         events: Broker,
         health: HealthService,
         metrics: Callable[[], bytes],
-        project_of: ProjectOf,
+        containers: ContainerService,
         tells_everybody: bool,
         gate: StreamGate,
         limits: ApiLimits,
@@ -45,7 +45,7 @@ class ServerRoutes:
         self._events = events
         self._health = health
         self._metrics = metrics
-        self._project_of = project_of
+        self._containers = containers
         self._tells_everybody = tells_everybody
         self._gate = gate
         self._limits = limits
@@ -60,7 +60,7 @@ class ServerRoutes:
             self._limits,
             self._shared_encoder(),
             caller=caller_of(request),
-            project_of=self._project_of,
+            project_of=self._containers.project_of,
             last_event_id=request.headers.get("Last-Event-ID", ""),
         )
         with self._gate.admit():

@@ -1,0 +1,142 @@
+"""What callers are told of each other: nothing, where they share no project."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from longshore.dispatcher.config.model import AuthMode
+from longshore.dispatcher.domain.containers import Reason, WaitReason
+from longshore.dispatcher.domain.principals import Door, Principal, Role
+from longshore.dispatcher.service.tokens import NewToken, TokenService
+from longshore.dispatcher.service.visibility import (
+    shown_container,
+    shown_reason,
+    shown_sentence,
+)
+from tests.api_server import serving
+from tests.doors import doors_of
+from tests.rigs.api import ApiRig
+from tests.samples import ME, make_container
+from tests.store_values import attempt as make_attempt
+
+PROJECTS = {"c-mine00000000": "a", "c-theirs000000": "b", "j-theirs000000": "b"}
+ANN = Principal(user="ann", role=Role.USER, door=Door.TOKEN, projects=("a",))
+
+
+def project_of(thing_id: str) -> str:
+    return PROJECTS.get(thing_id, "")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("behind c-mine00000000, which is next", "behind c-mine00000000, which is next"),
+        (
+            "behind c-theirs000000, which is next in line: no room",
+            "behind what is another project's, which is next in line: no room",
+        ),
+        ("it made way for j-theirs000000", "it made way for what is another project's"),
+        ("it made way for c-gone00000000", "it made way for what is another project's"),
+        ("it made way for revision 2 of its job", "it made way for revision 2 of its job"),
+    ],
+)
+def test_a_sentence_names_what_its_reader_sees(said: str, shown: str) -> None:
+    assert shown_sentence(said, ANN, project_of) == shown
+    assert shown_sentence(said, ME, project_of) == said
+
+
+def test_a_reason_loses_the_id_with_the_sentence() -> None:
+    reason = WaitReason(code="behind", message="behind c-theirs000000: x", behind="c-theirs000000")
+    shown = shown_reason(reason, ANN, project_of)
+    assert shown is not None
+    assert (shown.code, shown.behind) == ("behind", "")
+    assert "theirs" not in shown.message
+    assert shown_reason(reason, ME, project_of) is reason
+
+
+def test_an_attempt_made_way_for_nobody_that_one_knows() -> None:
+    reason = Reason(code="evicted", message="it made way for c-theirs000000")
+    container = make_container(1)
+    container = replace(container, attempts=(make_attempt(container, reason=reason),))
+    (attempt,) = shown_container(container, ANN, project_of).attempts
+    assert attempt.reason == Reason(
+        code="evicted", message="it made way for what is another project's"
+    )
+
+
+async def token_of(tokens: TokenService, project: str) -> dict[str, str]:
+    wanted = NewToken(
+        name="",
+        user=f"user of {project}",
+        role=Role.USER,
+        projects=(project,),
+        default_project="",
+        expires_at=None,
+    )
+    _, text = await tokens.create(wanted, caller=ME)
+    return {"Authorization": f"Bearer {text}"}
+
+
+async def read_until(session: aiohttp.ClientSession, url: str, headers: Any, word: bytes) -> bytes:
+    """Return what a subscriber gets until `word` comes."""
+    read = b""
+    async with session.get(f"{url}/v1/events", headers=headers) as stream, asyncio.timeout(20):
+        while word not in read:
+            read += await stream.content.readany()
+    return read
+
+
+async def test_events_are_those_of_ones_projects() -> None:
+    rig = ApiRig()
+    async with rig.served() as services:
+        doors = doors_of(services, mode=AuthMode.REQUIRED, now=lambda: rig.now)
+        async with serving(services, doors=doors) as (url, _), aiohttp.ClientSession() as session:
+            ann, eve = [await token_of(services.tokens, each) for each in ("a", "b")]
+            reading = asyncio.create_task(read_until(session, url, ann, b"the-end"))
+            await asyncio.sleep(0)
+            while not reading.done():
+                for headers, name in ((eve, "not-for-ann"), (ann, "the-end")):
+                    body = json.dumps({"command": ["true"], "name": name})
+                    kind = {"Content-Type": "application/json", **headers}
+                    async with session.post(
+                        f"{url}/v1/containers", data=body, headers=kind
+                    ) as made:
+                        assert made.status == 201
+                await asyncio.sleep(0.05)
+            read = await reading
+    assert b"the-end" in read
+    assert b"not-for-ann" not in read
+    assert b"event: gap" not in read
+
+
+async def test_why_one_waits_names_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = ApiRig()
+    async with rig.served() as services:
+        doors = doors_of(services, mode=AuthMode.REQUIRED, now=lambda: rig.now)
+        async with serving(services, doors=doors) as (url, _), aiohttp.ClientSession() as session:
+            ann, eve = [await token_of(services.tokens, each) for each in ("a", "b")]
+            ids = []
+            for headers, priority in ((eve, 900), (ann, 100)):
+                body = json.dumps({"command": ["true"], "cpus": 1, "priority": priority})
+                kind = {"Content-Type": "application/json", **headers}
+                async with session.post(f"{url}/v1/containers", data=body, headers=kind) as made:
+                    ids.append((await made.json())["id"])
+            theirs, mine = ids
+            reason = WaitReason(
+                code="behind", message=f"behind {theirs}, which is next in line", behind=theirs
+            )
+            # Whatever the pass says.
+            monkeypatch.setattr(type(rig.runtime.view), "wait_reason", lambda *_: reason)
+            for path in (f"/v1/containers/{mine}", f"/v1/containers/{mine}/explain"):
+                async with session.get(f"{url}{path}", headers=ann) as answer:
+                    text = await answer.text()
+                assert mine in text
+                assert theirs not in text, path
+                async with session.get(f"{url}{path}", headers=eve) as answer:
+                    assert answer.status == 404
