@@ -11,7 +11,7 @@ from typing import TypeVar
 import aiohttp
 
 from longshore.dispatcher.client.calls import TypedCall
-from longshore.dispatcher.client.errors import InvalidSettingsError, decoded
+from longshore.dispatcher.client.errors import InvalidSettingsError, decoded, stranger
 from longshore.dispatcher.client.exchange import (
     MAX_BODY_BYTES,
     Answered,
@@ -87,7 +87,8 @@ class AsyncTransport:
             opened = await self._open(call, silence_s)
             if isinstance(opened, aiohttp.ClientResponse) and opened.status == 200:
                 break
-            await self._after(call, await _outcome(opened), repeated)
+            if await self._after(call, await _outcome(opened), repeated) is not None:
+                raise stranger(self.url)
             repeated += 1
         try:
             yield opened

@@ -18,6 +18,7 @@ from longshore.dispatcher.client.calls import TypedCall
 from longshore.dispatcher.client.errors import (
     InvalidSettingsError,
     decoded,
+    stranger,
 )
 from longshore.dispatcher.client.exchange import (
     MAX_BODY_BYTES,
@@ -42,7 +43,7 @@ from longshore.dispatcher.client.settings import (
 
 Answer = TypeVar("Answer")
 
-CONNECTIONS_KEPT = 4
+CONNECTIONS_KEPT = 32
 
 
 class BlockingTransport:
@@ -102,7 +103,8 @@ class BlockingTransport:
             opened = self._open(call, silence_s)
             if isinstance(opened, BaseHTTPResponse) and opened.status == 200:
                 return opened
-            self._after(call, self._outcome(opened), repeated)
+            if self._after(call, self._outcome(opened), repeated) is not None:
+                raise stranger(self.url)
             repeated += 1
 
     def chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:

@@ -109,6 +109,14 @@ CLIENT: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_HOSTILE}::test_a_redirect_never_carries_the_token_elsewhere[sync]",
     ),
     EdgeDefect(
+        name="what_is_no_stream_is_asked_for_for_ever",
+        guard="An answer that is no stream ends the reading",
+        file="dispatcher/client/async_transport.py",
+        old="                raise stranger(self.url)\n",
+        new="                repeated += 0\n",
+        test=f"{_HOSTILE}::test_an_answer_that_is_no_stream_is_told",
+    ),
+    EdgeDefect(
         name="an_id_is_a_path",
         guard="An id is quoted: it never becomes another path",
         file="dispatcher/client/calls.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from longshore.client import (
+    AsyncClient,
+    Client,
     ClientError,
     EventAnswer,
     EventGap,
@@ -221,6 +224,40 @@ def test_half_an_answer_is_none(call: Caller, seen: Seen, behaves: Callable[...,
     behaves(half, FOUND)
     assert call("container", "c-1").id == "c-1"
     assert len(seen) == 2
+
+
+def test_an_answer_that_is_too_large_is_none_and_harms_no_other(
+    stranger: tuple[str, type[Stranger]],
+    behaves: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url, _ = stranger
+    for rim in ("blocking_transport", "async_transport"):
+        monkeypatch.setattr(f"longshore.dispatcher.client.{rim}.MAX_BODY_BYTES", 100)
+    behaves(answering(200, b'{"id": "c-1"}' + b" " * 10_000 + b"{"), FOUND)
+    with Client(url) as client:
+        with pytest.raises(UnexpectedAnswerError):
+            client.job("j-1")
+        # Not repeated, so that a connection that is spoilt would show.
+        assert client.cancel_container("c-1").id == "c-1"
+
+    async def of_async() -> str:
+        async with AsyncClient(url) as client:
+            with pytest.raises(UnexpectedAnswerError):
+                await client.job("j-1")
+            return (await client.container("c-1")).id
+
+    behaves(answering(200, b"[" + b" " * 10_000), FOUND)
+    assert asyncio.run(of_async()) == "c-1"
+
+
+@pytest.mark.parametrize("method", ["logs", "events"])
+def test_an_answer_that_is_no_stream_is_told(
+    call: Caller, behaves: Callable[..., None], method: str
+) -> None:
+    behaves(FOUND, answering(206, b"?")) if method == "logs" else behaves(answering(206, b"?"))
+    with pytest.raises(UnexpectedAnswerError):
+        call(method, *(["c-1"] if method == "logs" else []), most=1)
 
 
 def test_a_redirect_never_carries_the_token_elsewhere(
