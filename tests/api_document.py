@@ -114,6 +114,7 @@ def _any_document() -> Document:
     """Return the document of some server: it is the same of all, and asks no service."""
     nobodys: Any = SimpleNamespace(is_open=True)
     nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
+    # The only thing that is taken of a service while routes are made.
     nobody["containers"] = SimpleNamespace(project_of=None)
     app = make_app(
         Services(**nobody),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import structlog
@@ -18,6 +20,7 @@ from aiohttp import web
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
+from longshore.dispatcher.config import unix_socket
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.service.services import Services
@@ -34,10 +37,20 @@ DEADLINE_S = 60.0
 class CliServer:
     """What a test does to the server; usable from the test's thread."""
 
-    def __init__(self, *, port: int = 0, rig: ApiRig | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        rig: ApiRig | None = None,
+        tls: ssl.SSLContext | None = None,
+        socket_dir: Path | None = None,
+    ) -> None:
         self.rig = rig or ApiRig(now=time.time())
         self.port = port
         self.paths: list[str] = []
+        self._tls = tls
+        #: Where its Unix socket is, None for one of TCP.
+        self._socket_dir = socket_dir
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cli-server")
@@ -46,7 +59,9 @@ class CliServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        if self._socket_dir is not None:
+            return f"unix://{self._socket_dir}/{unix_socket.NAME}"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         # Its log is another process's: on our stdout it would stand in the command's documents.
@@ -97,9 +112,14 @@ class CliServer:
         async with self.rig.served() as services:
             runner = ApiRunner(self._app(services))
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)
-            await site.start()
-            self.port = runner.addresses[0][1]
+            if self._socket_dir is not None:
+                await web.SockSite(runner, unix_socket.bind(self._socket_dir)).start()
+            else:
+                site = web.TCPSite(
+                    runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self._tls
+                )
+                await site.start()
+                self.port = runner.addresses[0][1]
             self._stopping = asyncio.Event()
             self._ready.set()
             await self._stopping.wait()
@@ -126,9 +146,15 @@ class CliServer:
 
 
 @contextmanager
-def cli_server(*, port: int = 0, rig: ApiRig | None = None) -> Iterator[CliServer]:
+def cli_server(
+    *,
+    port: int = 0,
+    rig: ApiRig | None = None,
+    tls: ssl.SSLContext | None = None,
+    socket_dir: Path | None = None,
+) -> Iterator[CliServer]:
     """Run a server; it ends with the context."""
-    server = CliServer(port=port, rig=rig)
+    server = CliServer(port=port, rig=rig, tls=tls, socket_dir=socket_dir)
     server.start()
     try:
         yield server

@@ -10,17 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient, told_to_people
 from longshore.dispatcher.cli.failure import CommandFailure
+from longshore.dispatcher.client.event_stream import (
+    MAX_LINE_BYTES,
+    SILENCE_LIMIT_S,
+    FrameParser,
+)
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
 EVENTS_PATH = "/v1/events"
-SILENCE_LIMIT_S = 45.0
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 5.0
-MAX_LINE_BYTES = 8 * 1024 * 1024
 QUEUE_LENGTH = 1000
 JOIN_LIMIT_S = 3.0
 
@@ -52,7 +55,7 @@ FeedItem = Connected | Changed | Disconnected
 class EventFeed:
     """A context manager; inside it, `next` tells what the server says."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: CommandClient) -> None:
         self._client = client
         self._items: queue.Queue[FeedItem] = queue.Queue(maxsize=QUEUE_LENGTH)
         self._stopped = threading.Event()
@@ -89,7 +92,7 @@ class EventFeed:
                 failure = CommandFailure("the server ended the stream of events")
             except CommandFailure as caught:
                 failure = caught
-            refused = 400 <= failure.status < 500
+            refused = 400 <= failure.status < 500 and not failure.passing
             self._put(Disconnected(failure=failure, refused=refused))
             if refused:
                 return
@@ -134,29 +137,13 @@ def parse(chunks: Iterable[bytes]) -> Iterator[Changed]:
 
     Raises `CommandFailure` for a line without end.
     """
-    kind, data = "", b""
-    for line in lines(chunks):
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"event":
-            kind = value.decode(errors="replace")
-        elif name == b"data":
-            data = data + b"\n" + value if data else value
-        elif not line:
-            if event := _event(kind, data):
-                yield event
-            kind, data = "", b""
-
-
-def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield complete lines without their ends."""
-    pending = b""
+    frames = FrameParser(MAX_LINE_BYTES)
     for chunk in chunks:
-        *complete, pending = (pending + chunk).split(b"\n")
-        for line in complete:
-            yield line.removesuffix(b"\r")
-        if len(pending) > MAX_LINE_BYTES:
-            raise CommandFailure("the server sends an event without end")
+        with told_to_people():
+            complete = list(frames.feed(chunk))
+        for frame in complete:
+            if event := _event(frame.kind, frame.data):
+                yield event
 
 
 def _event(kind: str, data: bytes) -> Changed | None:

@@ -39,7 +39,7 @@ class CommandFailure(Exception):  # noqa: N818 - it is what a person reads, and 
     @property
     def passing(self) -> bool:
         """Return whether the server may be well again soon."""
-        return self.exit_code == UNREACHABLE or self.status >= 500
+        return self.exit_code == UNREACHABLE or self.status >= 500 or self.status == 429
 
     def lines(self) -> list[str]:
         """Return what is printed: the sentence with its remedy, then the problems.

@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.failure import USAGE
 
-DEFAULT_URL = "http://127.0.0.1:8420"
+USUAL_SERVER = "this machine's: its socket, or else http://127.0.0.1:8420"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 config_option = click.option(
@@ -121,14 +121,14 @@ def server_command(function: Callable[..., int | None]) -> Callable[..., int | N
     @click.option(
         "--url",
         envvar="LONGSHORE_URL",
-        default=DEFAULT_URL,
-        show_default=True,
+        default=None,
+        show_default=USUAL_SERVER,
         metavar="URL",
         help="The server (or LONGSHORE_URL); LONGSHORE_TOKEN holds the token.",
     )
     @functools.wraps(function)
-    def run(*, url: str, **others: Any) -> int | None:
-        with Client(url, os.environ.get("LONGSHORE_TOKEN", "")) as client:
+    def run(*, url: str | None, **others: Any) -> int | None:
+        with CommandClient(url, os.environ.get("LONGSHORE_TOKEN", "")) as client:
             return function(client=client, **others)
 
     return run

@@ -6,7 +6,7 @@ from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobTaskAnswer
 from longshore.dispatcher.cli import job_words
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client, Query
+from longshore.dispatcher.cli.client import CommandClient, Query
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import job_path
 from longshore.dispatcher.input.problems import did_you_mean, listing
@@ -16,7 +16,7 @@ LOOKED_AT = 50
 
 
 def chosen_container(
-    client: Client, job_id: str, task: str | None, index: int | None, instance: str | None
+    client: CommandClient, job_id: str, task: str | None, index: int | None, instance: str | None
 ) -> str:
     """Return the id of one container of a job.
 
@@ -47,7 +47,7 @@ def chosen_container(
     return _found(client, job_id, query)
 
 
-def only_container(client: Client, job: JobAnswer) -> str | None:
+def only_container(client: CommandClient, job: JobAnswer) -> str | None:
     """Return the id of a job's container when it has just one, else None."""
     if job.counts.total != 1:
         return None
@@ -90,7 +90,7 @@ def _index(job: JobAnswer, task: JobTaskAnswer, index: int | None) -> int:
     return index
 
 
-def _there(client: Client, job: JobAnswer, instance: str | None) -> str:
+def _there(client: CommandClient, job: JobAnswer, instance: str | None) -> str:
     """Return the id of a per-instance job's container on an instance, None for the only one."""
     query = [("job", job.id)]
     if instance is not None:
@@ -117,7 +117,7 @@ def _named(job: JobAnswer, task: JobTaskAnswer) -> str:
     return f"{job.id}/{task.name}" if task.name else job.id
 
 
-def _found(client: Client, job_id: str, query: Query) -> str:
+def _found(client: CommandClient, job_id: str, query: Query) -> str:
     items = [read(each, ContainerAnswer) for each in client.pages("/v1/containers", query, 2)]
     if len(items) != 1:
         how_many = "several containers are" if items else "no container is"

@@ -10,7 +10,7 @@ from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import container_words, job_words
 from longshore.dispatcher.cli.answers import UNFINISHED_JOB_STATES, Awaited, is_final, read_awaited
-from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.client import CommandClient, Json
 from longshore.dispatcher.cli.events import Changed, Connected, Disconnected, EventFeed, FeedItem
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.ids import path_of
@@ -30,7 +30,7 @@ class Watcher:
 
     def __init__(
         self,
-        client: Client,
+        client: CommandClient,
         identifiers: Sequence[str],
         *,
         changed: Callable[[Awaited], None],

@@ -8,13 +8,14 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
+from tests.edges.defects_client import CLIENT
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_secrets import SECRETS
 from tests.edges.defects_store import STORE
 
-DEFECTS: Final = (*ACCESS, *API, *LOGS, *REMOTE, *RUNNER, *SECRETS, *STORE)
+DEFECTS: Final = (*ACCESS, *API, *CLIENT, *LOGS, *REMOTE, *RUNNER, *SECRETS, *STORE)
 
 
 def part_of(defects: Sequence[EdgeDefect], part: int, parts: int) -> list[EdgeDefect]:

@@ -10,7 +10,7 @@ import pytest
 from urllib3.response import BaseHTTPResponse, HTTPResponse
 
 from longshore.dispatcher.api.schemas.containers import ContainerAnswer
-from longshore.dispatcher.cli.client import Client, Json, Query
+from longshore.dispatcher.cli.client import CommandClient, Json, Query
 from longshore.dispatcher.cli.commands import logs
 from longshore.dispatcher.cli.commands.logs import PatienceAsked, look
 from longshore.dispatcher.cli.commands.main import main
@@ -48,7 +48,7 @@ def test_another_attempt_is_seen_where_the_answer_has_the_last_ones_only(
     monkeypatch.setattr(logs, "PAUSE_S", 0.0)
     counts, offsets = iter((150, 151)), list[str]()
 
-    class Flaky(Client):
+    class Flaky(CommandClient):
         def get(self, path: str, query: Query = ()) -> Json:
             del query
             return {"id": path, "state": "running", "attempts": [{}], "attempt_count": next(counts)}
@@ -229,7 +229,7 @@ class Looks:
         self.failed = 0
         monkeypatch.setattr(f"longshore.dispatcher.cli.{module}.look", self)
 
-    def __call__(self, client: Client, container_id: str) -> ContainerAnswer:
+    def __call__(self, client: CommandClient, container_id: str) -> ContainerAnswer:
         try:
             seen = look(client, container_id)
         except CommandFailure:

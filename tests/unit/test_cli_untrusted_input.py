@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.main import main
+from longshore.dispatcher.cli.failure import CommandFailure
 from tests.stranger_server import Behaviour, Stranger, answering, stranger_server
 
 
@@ -191,6 +192,27 @@ def test_a_quick_answer_is_not_called_late(
     assert capsys.readouterr().err == ""
 
 
+def test_a_rate_limit_is_waited_for_and_passes(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = b'{"title": "x", "detail": "Too many."}'
+
+    def limited(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(429)
+        handler.send_header("Retry-After", "0")
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    stranger.behaviours += [limited, answering(200, b'{"id": "c-1", "state": "queued"}')]
+    assert main(["priority", "c-1", "5"]) == 0
+    assert len(stranger.seen) == 2
+    stranger.behaviours[:] = [answering(429, body)]
+    assert main(["priority", "c-1", "5"]) == 1
+    assert "Too many. Send fewer requests" in capsys.readouterr().err
+    assert CommandFailure("x", status=429).passing
+
+
 def test_what_may_not_be_repeated_is_not(
     stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,7 +261,7 @@ def test_pages_are_fetched_until_the_limit(stranger: type[Stranger]) -> None:
         {"items": [{"id": "c-1"}], "next_cursor": None},
     ]
     stranger.behaviours += [answering(200, json.dumps(page).encode()) for page in pages]
-    with Client(os.environ["LONGSHORE_URL"], "") as client:
+    with CommandClient(os.environ["LONGSHORE_URL"], "") as client:
         found = [item["id"] for item in client.pages("/v1/containers", [], 10)]
     assert found == ["c-3", "c-2", "c-1"]
     assert [path for _, path, _, _ in stranger.seen] == [

@@ -26,12 +26,14 @@ from tests.edges.planting import (
 from tests.rotation import some_of
 from tests.sim.mutants import MUTANTS
 
-EDGES = ("pool/remote/", "pool/runner/", "dispatcher/store/", "dispatcher/logs/", "dispatcher/api/")
+EDGES = (
+    *("pool/remote/", "pool/runner/", "dispatcher/store/", "dispatcher/logs/", "dispatcher/api/"),
+    "dispatcher/client/",
+)
 
 # What is at an edge, or decides what an edge does, is tried here too, without so many.
 OTHERS = tuple(
-    f"dispatcher/{folder}/"
-    for folder in ("access", "client", "config", "domain", "server", "service")
+    f"dispatcher/{folder}/" for folder in ("access", "config", "domain", "server", "service")
 )
 
 PROBE = EdgeDefect(

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("dispatcher", "pool", "drivers")
+NAMES = ("__init__.py", "__main__.py", "client.py", "py.typed")
 RUNNER = ROOT / "pool" / "runner"
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 
@@ -84,7 +85,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 def test_the_wheel_holds_every_module_and_nothing_of_the_checkout(wheel: zipfile.ZipFile) -> None:
-    modules = {"longshore/__init__.py", "longshore/__main__.py", "longshore/py.typed"} | {
+    modules = {f"longshore/{name}" for name in NAMES} | {
         f"longshore/{path.relative_to(ROOT).as_posix()}"
         for package in PRODUCT
         for path in ROOT.joinpath(package).rglob("*.py")

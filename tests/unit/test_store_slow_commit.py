@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from longshore.dispatcher.api.render.problems import IN_DOUBT, answer_for
-from longshore.dispatcher.cli.client import IN_DOUBT_TYPE
+from longshore.dispatcher.client.errors import IN_DOUBT_TYPE
 from longshore.dispatcher.domain.messages import InsertContainers
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.service.contracts import InDoubt, NewContainer, NewJob, Unavailable

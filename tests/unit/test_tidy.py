@@ -69,6 +69,7 @@ CLOCKS_AND_DICE = {
 # The edges: only these (a name stands for all below it) read a clock or throw dice; everything
 # else is handed `now` and its ids. Each with its reason; a new one is a decision, not a habit.
 MAY_READ_CLOCKS_AND_DICE = {
+    "longshore.dispatcher.client": "on the user's side, too: patience, pauses, idempotency keys",
     "longshore.dispatcher.cli": "a program on the user's side: patience, ages, idempotency keys",
     "longshore.dispatcher.conformance.trial": "hands the conformance kit its time and its dice",
     "longshore.dispatcher.store": "waits for the disk with a deadline, and notes when it wrote",
@@ -436,6 +437,12 @@ def test_the_import_contracts_hold(copy_of_product: Path) -> None:
             "dispatcher -> pool -> drivers",
         ),
         ("pool/transitions.py", "import time", "the pure core"),
+        ("dispatcher/client/exchange.py", "import urllib3", "the pure core"),
+        (
+            "dispatcher/client/blocking.py",
+            "import longshore.dispatcher.domain.timefmt",
+            "the client library",
+        ),
         ("dispatcher/domain/containers.py", "from datetime import datetime", "the pure core"),
         ("dispatcher/scheduler/elastic/cpu_shares.py", "import time", "the pure core"),
         (

@@ -7,7 +7,7 @@ import click
 from longshore.dispatcher.api.schemas.tokens import AuditEntryAnswer, AuditList
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.durations import MomentParam
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 
@@ -34,7 +34,7 @@ _SHOWN = 50
 @server_command
 def audit(
     *,
-    client: Client,
+    client: CommandClient,
     user: str,
     token_id: str,
     since: str | None,

@@ -18,7 +18,7 @@ from longshore.dispatcher.api.schemas.containers import (
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import container_words, job_words, output, times
 from longshore.dispatcher.cli.answers import CONTAINER_STATES, UNFINISHED_STATES, read, read_awaited
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.ids import job_path, path_of
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import print_job
@@ -67,7 +67,7 @@ PS_COLUMNS = output.Columns(
 @server_command
 def ps(
     *,
-    client: Client,
+    client: CommandClient,
     everything: bool,
     states: tuple[str, ...],
     user: str,
@@ -120,7 +120,7 @@ def ps_row(seen: ContainerAnswer) -> tuple[str, ...]:
 @click.argument("identifier", metavar="ID")
 @json_option
 @server_command
-def show(*, client: Client, identifier: str, as_json: bool) -> None:
+def show(*, client: CommandClient, identifier: str, as_json: bool) -> None:
     """Show everything about a container or a job; of one that has runs, the newest of them."""
     raw = client.get(path_of(identifier))
     if as_json:

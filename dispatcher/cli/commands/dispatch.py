@@ -9,7 +9,7 @@ import click
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.waiting import await_ended, status_of
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import job_path
@@ -38,7 +38,7 @@ from longshore.dispatcher.cli.submission import pairs
 @server_command
 def dispatch(
     *,
-    client: Client,
+    client: CommandClient,
     identifier: str,
     parameters: tuple[str, ...],
     wait: bool,

@@ -17,7 +17,7 @@ from longshore.dispatcher.api.schemas.explain import (
 )
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.ids import container_path, is_job
 from longshore.dispatcher.cli.options import json_option, server_command
 from longshore.dispatcher.cli.render.explain_job import explain_job
@@ -27,7 +27,7 @@ from longshore.dispatcher.cli.render.explain_job import explain_job
 @click.argument("identifier", metavar="ID")
 @json_option
 @server_command
-def explain(*, client: Client, identifier: str, as_json: bool) -> None:
+def explain(*, client: CommandClient, identifier: str, as_json: bool) -> None:
     """Explain why container ID waits, or what became of it.
 
     Of a job, what those of its containers wait for that are queued, by reason.

@@ -7,7 +7,7 @@ import click
 from longshore.dispatcher.api.schemas.health import HealthAnswer
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.failure import FAILED
 from longshore.dispatcher.cli.options import json_option, server_command
 
@@ -17,7 +17,7 @@ _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 @click.command()
 @json_option
 @server_command
-def health(*, client: Client, as_json: bool) -> int:
+def health(*, client: CommandClient, as_json: bool) -> int:
     """Tell how the server does: what is wrong, since when, and its disks.
 
     Exits with 0 when nothing is wrong, and with 1 when something is, with the cloud too.

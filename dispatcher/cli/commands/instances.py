@@ -7,7 +7,7 @@ import click
 from longshore.dispatcher.api.schemas.instances import InstanceAnswer, InstanceList
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.client import CommandClient, Json
 from longshore.dispatcher.cli.durations import MomentParam
 from longshore.dispatcher.cli.ids import instance_path
 from longshore.dispatcher.cli.options import PlainGroup, WholeNumber, json_option, server_command
@@ -36,7 +36,7 @@ GONE_COLUMNS = output.Columns(
 )
 @json_option
 @server_command
-def instances(*, client: Client, gone: bool, limit: int | None, as_json: bool) -> None:
+def instances(*, client: CommandClient, gone: bool, limit: int | None, as_json: bool) -> None:
     """List the instances that there are.
 
     Says so on stderr when there may be others: before the server's first listing of the cloud, and
@@ -48,7 +48,7 @@ def instances(*, client: Client, gone: bool, limit: int | None, as_json: bool) -
         _list_known(client, limit or INSTANCES_LIMIT_MAX, as_json=as_json)
 
 
-def _list_gone(client: Client, limit: int, *, as_json: bool) -> None:
+def _list_gone(client: CommandClient, limit: int, *, as_json: bool) -> None:
     items = client.pages("/v1/instances", [("gone", "true")], limit + 1)
     if output.print_items(items, GONE_COLUMNS, most=limit, as_json=as_json):
         output.say(f"there are more; these are the last {limit} that went (--limit)")
@@ -66,7 +66,7 @@ def gone_row(seen: InstanceAnswer) -> tuple[str, ...]:
     )
 
 
-def _list_known(client: Client, limit: int, *, as_json: bool) -> None:
+def _list_known(client: CommandClient, limit: int, *, as_json: bool) -> None:
     document = client.whole("/v1/instances", (), limit)
     seen = read(document, InstanceList)
     if as_json:
@@ -142,7 +142,7 @@ def instance() -> None:
 @click.argument("instance_id", metavar="ID")
 @json_option
 @server_command
-def show(*, client: Client, instance_id: str, as_json: bool) -> None:
+def show(*, client: CommandClient, instance_id: str, as_json: bool) -> None:
     """Show everything about instance ID; of one that is gone when, and why."""
     raw = client.get(instance_path(instance_id))
     if as_json:
@@ -188,7 +188,9 @@ def _behavior_command(name: str, explained: str, *, ends: bool = False) -> None:
         options.append(click.option(until, type=MomentParam(), help=told))
 
     @server_command
-    def change(*, client: Client, instance_id: str, reason: str, until: str | None = None) -> None:
+    def change(
+        *, client: CommandClient, instance_id: str, reason: str, until: str | None = None
+    ) -> None:
         body: Json = {"idle_behavior": name, "reason": reason}
         if until is not None:
             body["until"] = until
@@ -222,7 +224,7 @@ _behavior_command("drain", "Give instance ID no new work, and shut it down once 
     "--reason", default="", metavar="TEXT", help="The reason, for those whose work it ends."
 )
 @server_command
-def kill(*, client: Client, instance_id: str, reason: str) -> None:
+def kill(*, client: CommandClient, instance_id: str, reason: str) -> None:
     """Destroy instance ID now, whatever runs on it."""
     client.send("POST", instance_path(instance_id, "/kill"), {"reason": reason})
     click.echo(output.safe(f"{instance_id} is being destroyed"))

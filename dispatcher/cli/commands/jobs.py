@@ -9,7 +9,7 @@ import click
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import JOB_STATES, UNFINISHED_JOB_STATES, read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.ids import job_path
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
@@ -46,7 +46,7 @@ COLUMNS = output.Columns(
 @server_command
 def jobs(
     *,
-    client: Client,
+    client: CommandClient,
     everything: bool,
     states: tuple[str, ...],
     user: str,

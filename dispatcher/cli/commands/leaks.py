@@ -10,7 +10,7 @@ import click
 from longshore.dispatcher.api.schemas.instances import LeakAnswer, LeakList
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.failure import FAILED
 from longshore.dispatcher.cli.options import json_option, server_command
 
@@ -21,7 +21,7 @@ _LOOK = ". See its log for 'a driver call failed' of ListInstances"
 @click.command()
 @json_option
 @server_command
-def leaks(*, client: Client, as_json: bool) -> int:
+def leaks(*, client: CommandClient, as_json: bool) -> int:
     """List what is billed and not wanted.
 
     Exits with 0 when there is none, and with 1 when there is, or when nobody can tell.

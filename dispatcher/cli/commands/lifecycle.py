@@ -8,7 +8,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read_awaited
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.waiting import NotEndedError, await_ended, status_of
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.ids import is_job, job_path, path_of
@@ -34,7 +34,7 @@ from longshore.dispatcher.input.quantities import PRIORITY_MAX
 @json_option
 @server_command
 def wait(
-    *, client: Client, identifiers: tuple[str, ...], timeout_s: float | None, as_json: bool
+    *, client: CommandClient, identifiers: tuple[str, ...], timeout_s: float | None, as_json: bool
 ) -> int:
     """Wait until containers or jobs have ended, and exit with their code.
 
@@ -58,7 +58,7 @@ def wait(
 @click.command()
 @click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
 @server_command
-def cancel(*, client: Client, identifiers: tuple[str, ...]) -> int:
+def cancel(*, client: CommandClient, identifiers: tuple[str, ...]) -> int:
     """Cancel containers and whole jobs.
 
     What runs gets TERM, and KILL if it does not end.
@@ -75,7 +75,7 @@ def cancel(*, client: Client, identifiers: tuple[str, ...]) -> int:
 @click.argument("identifier", metavar="ID")
 @click.argument("value", metavar="N", type=WholeNumber(0, PRIORITY_MAX))
 @server_command
-def priority(*, client: Client, identifier: str, value: int) -> None:
+def priority(*, client: CommandClient, identifier: str, value: int) -> None:
     """Give ID, a container or all of a job, priority N.
 
     1000 goes first, 0 is held back (what runs stops).
@@ -88,7 +88,7 @@ def priority(*, client: Client, identifier: str, value: int) -> None:
 @click.command()
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @server_command
-def hold(*, client: Client, job_ids: tuple[str, ...]) -> int:
+def hold(*, client: CommandClient, job_ids: tuple[str, ...]) -> int:
     """Let jobs start nothing new until they are released.
 
     What runs goes on.
@@ -99,12 +99,12 @@ def hold(*, client: Client, job_ids: tuple[str, ...]) -> int:
 @click.command()
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
 @server_command
-def release(*, client: Client, job_ids: tuple[str, ...]) -> int:
+def release(*, client: CommandClient, job_ids: tuple[str, ...]) -> int:
     """Let jobs that are held start again."""
     return _set_held(client, job_ids, held=False)
 
 
-def _set_held(client: Client, job_ids: Sequence[str], *, held: bool) -> int:
+def _set_held(client: CommandClient, job_ids: Sequence[str], *, held: bool) -> int:
     for each in job_ids:
         if not is_job(each):
             raise CommandFailure(

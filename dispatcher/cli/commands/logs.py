@@ -9,14 +9,14 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 import click
 
 from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.cli.answers import is_final, read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.waiting import goes_on
 from longshore.dispatcher.cli.container_words import earlier_attempts
 from longshore.dispatcher.cli.events import shut_down
@@ -26,6 +26,7 @@ from longshore.dispatcher.cli.options import WholeNumber, server_command
 from longshore.dispatcher.cli.output import say
 from longshore.dispatcher.cli.render.terminal_text import Sink
 from longshore.dispatcher.cli.select import chosen_container
+from longshore.dispatcher.client.log_cursor import LogCursor
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -69,7 +70,7 @@ SILENCES_PER_LOOK = 5
 @server_command
 def logs(
     *,
-    client: Client,
+    client: CommandClient,
     identifier: str,
     task: str | None,
     array_index: int | None,
@@ -140,7 +141,7 @@ class PatienceAsked:
 class LogTrouble:
     """Says on stderr what keeps a log from coming, once each time that something begins to."""
 
-    def __init__(self, client: Client, container_id: str) -> None:
+    def __init__(self, client: CommandClient, container_id: str) -> None:
         self._client = client
         self._id = container_id
         self._silences = 0
@@ -165,7 +166,7 @@ class LogTrouble:
                 raise
 
 
-def look(client: Client, container_id: str) -> ContainerAnswer:
+def look(client: CommandClient, container_id: str) -> ContainerAnswer:
     """Return a container as it is now."""
     return read(client.get(container_path(container_id)), ContainerAnswer)
 
@@ -208,7 +209,7 @@ def never_started(seen: ContainerAnswer) -> str:
 
 
 def copy_logs(
-    client: Client,
+    client: CommandClient,
     container_id: str,
     streams: Sequence[str],
     *,
@@ -236,7 +237,7 @@ def _sinks(streams: Sequence[str], *, raw: bool) -> dict[str, Sink]:
 
 
 def _copied(
-    client: Client,
+    client: CommandClient,
     container_id: str,
     sinks: Mapping[str, Sink],
     *,
@@ -263,12 +264,11 @@ def _copied(
 class Tail:
     """One stream of one container from its first byte on; survives a lost server."""
 
-    def __init__(self, client: Client, container_id: str, stream: str) -> None:
+    def __init__(self, client: CommandClient, container_id: str, stream: str) -> None:
         self.stream = stream
         self._client = client
         self._id = container_id
-        self._offset = 0
-        self._attempts = 0
+        self._cursor = LogCursor(stream=stream)
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._response: BaseHTTPResponse | None = None
@@ -276,7 +276,7 @@ class Tail:
     @property
     def received(self) -> int:
         """Return how many bytes of the last attempt have come."""
-        return self._offset
+        return self._cursor.offset
 
     def bytes_so_far(self) -> Iterator[bytes]:
         """Yield what there is now."""
@@ -290,9 +290,10 @@ class Tail:
         last_contact: float | None = None
         while not self._stopped.is_set():
             try:
-                self._look()
+                self._cursor = self._cursor.seen(look(self._client, self._id))
                 last_contact = time.monotonic()
-                yield from self._read(follow=True)
+                if not (yield from self._read(follow=True)):
+                    continue
             except CommandFailure as failure:
                 if last_contact is None or not failure.passing:
                     raise
@@ -310,16 +311,9 @@ class Tail:
             if self._response is not None:
                 shut_down(self._response)
 
-    def _look(self) -> None:
-        seen = look(self._client, self._id)
-        attempts = earlier_attempts(seen) + len(seen.attempts)
-        if self._attempts and attempts > self._attempts:
-            # Another attempt began, with a log of its own: rather some bytes twice than none.
-            self._offset = 0
-        self._attempts = attempts
-
-    def _read(self, *, follow: bool) -> Iterator[bytes]:
-        query = [("stream", self.stream), ("offset", str(self._offset))]
+    def _read(self, *, follow: bool) -> Generator[bytes, None, bool]:
+        """Yield bytes from where we are; return False at once if that is no place in it."""
+        query = [("stream", self.stream), ("offset", str(self._cursor.offset))]
         if follow:
             query.append(("follow", "true"))
         path = container_path(self._id, "/logs")
@@ -329,12 +323,15 @@ class Tail:
                 self._response = response
             # `stop` has either seen the response just noted, or is seen here.
             if self._stopped.is_set():
-                return
+                return True
+            if self._cursor.offset and not self._cursor.is_of(look(self._client, self._id)):
+                return False
             for chunk in self._client.chunks(response):
-                self._offset += len(chunk)
+                self._cursor = self._cursor.received(len(chunk))
                 yield chunk
                 if self._stopped.is_set():
-                    return
+                    break
+            return True
         finally:
             with self._lock:
                 self._response = None

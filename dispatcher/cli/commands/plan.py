@@ -11,7 +11,7 @@ import msgspec
 from longshore.dispatcher.api.schemas.jobs import PlanAnswer, PlannedChanges
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
@@ -31,7 +31,7 @@ CHANGES = tuple(field.name for field in msgspec.structs.fields(PlannedChanges))
 )
 @json_option
 @server_command
-def plan(*, client: Client, file: str, job_id: str, all_steps: bool, as_json: bool) -> None:
+def plan(*, client: CommandClient, file: str, job_id: str, all_steps: bool, as_json: bool) -> None:
     """Tell what would be done if a job were submitted now, and change nothing.
 
     How many containers would be placed, replaced (update), changed as they run (in place), ended

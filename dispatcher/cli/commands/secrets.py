@@ -10,7 +10,7 @@ import click
 from longshore.dispatcher.api.schemas.containers import RotationAnswer, SecretAnswer, SecretList
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
 from longshore.dispatcher.cli.secret_values import value_given, value_in
 
@@ -43,7 +43,7 @@ def secret() -> None:
     help="Take the value from this file, as it is.",
 )
 @server_command
-def set_secret(*, client: Client, name: str, project: str, from_file: Path | None) -> None:
+def set_secret(*, client: CommandClient, name: str, project: str, from_file: Path | None) -> None:
     """Set a secret to what is typed, or to standard input.
 
     One newline at the end of standard input is no part of the value.
@@ -58,7 +58,7 @@ def set_secret(*, client: Client, name: str, project: str, from_file: Path | Non
 @project_option
 @json_option
 @server_command
-def list_secrets(*, client: Client, project: str, as_json: bool) -> None:
+def list_secrets(*, client: CommandClient, project: str, as_json: bool) -> None:
     """List the secrets of a project, without their values."""
     document = client.whole(_path(project), (), LIMIT_MAX)
     seen = read(document, SecretList)
@@ -73,7 +73,7 @@ def list_secrets(*, client: Client, project: str, as_json: bool) -> None:
 @click.argument("name")
 @project_option
 @server_command
-def remove_secret(*, client: Client, name: str, project: str) -> None:
+def remove_secret(*, client: CommandClient, name: str, project: str) -> None:
     """Remove a secret; what still refers to it waits until it is set again."""
     seen = read(client.send("DELETE", _path(project, name), {}), SecretAnswer)
     click.echo(f"secret {seen.name} of project {seen.project} is removed")
@@ -81,7 +81,7 @@ def remove_secret(*, client: Client, name: str, project: str) -> None:
 
 @secret.command(name="rotate-keys")
 @server_command
-def rotate_keys(*, client: Client) -> None:
+def rotate_keys(*, client: CommandClient) -> None:
     """Encrypt all secrets anew with a new key, and forget the old ones."""
     seen = read(client.send("POST", "/v1/secret-keys/rotate", {}), RotationAnswer)
     click.echo(f"{seen.secrets} secrets are encrypted with a new key; keep a copy of the key file")

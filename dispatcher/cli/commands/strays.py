@@ -7,7 +7,7 @@ import click
 from longshore.dispatcher.api.schemas.instances import StrayList
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.ids import instance_path
 from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
 
@@ -20,7 +20,7 @@ def strays() -> None:
 @strays.command("list")
 @json_option
 @server_command
-def list_them(*, client: Client, as_json: bool) -> None:
+def list_them(*, client: CommandClient, as_json: bool) -> None:
     """List what runs on instances, and was started with another store than the server's.
 
     It is kept until you say what becomes of it, and its instance with it.
@@ -52,7 +52,7 @@ def _decision(name: str, explained: str, told: str) -> None:
     @click.argument("instance_id", metavar="INSTANCE")
     @click.argument("attempts", metavar="[ATTEMPT]...", nargs=-1)
     @server_command
-    def decide(*, client: Client, instance_id: str, attempts: tuple[str, ...]) -> None:
+    def decide(*, client: CommandClient, instance_id: str, attempts: tuple[str, ...]) -> None:
         answer = client.send(
             "POST",
             instance_path(instance_id, "/strays"),

@@ -9,7 +9,7 @@ import click
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import Awaited, read_awaited
-from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.client import CommandClient, Json
 from longshore.dispatcher.cli.commands.logs import (
     BOTH_STREAMS,
     LogTrouble,
@@ -50,7 +50,7 @@ from longshore.dispatcher.cli.submission import content, is_job_body, read_sourc
 @click.argument("command", nargs=-1, metavar="[--] [CMD...]", type=click.UNPROCESSED)
 def submit(
     *,
-    client: Client,
+    client: CommandClient,
     files: tuple[str, ...],
     wait: bool,
     follow: bool,
@@ -110,7 +110,7 @@ def sources_of(
 
 
 def send(
-    client: Client, body: object, sources: list[Source], idempotency_key: str
+    client: CommandClient, body: object, sources: list[Source], idempotency_key: str
 ) -> tuple[list[Json], list[Awaited]]:
     """Submit a job or containers; return what was created, as JSON and as answers."""
     path = "/v1/jobs" if is_job_body(body) else "/v1/containers"
@@ -147,7 +147,7 @@ def print_created(items: list[Json], body: object) -> None:
 class FirstLooks:
     """Shows why a container waits, until it runs or has written something."""
 
-    def __init__(self, client: Client, container_id: str) -> None:
+    def __init__(self, client: CommandClient, container_id: str) -> None:
         self._client = client
         self._id = container_id
         self._progress = LineProgress()
@@ -169,7 +169,7 @@ class FirstLooks:
         self._over = not is_waiting(seen)
 
 
-def follow_output(client: Client, created: Awaited) -> dict[str, int]:
+def follow_output(client: CommandClient, created: Awaited) -> dict[str, int]:
     """Copy a container's output to ours until it has ended, saying meanwhile why it waits.
 
     Of a job that is its only container's; of one with several it says how to see one's. Returns

@@ -12,7 +12,7 @@ from longshore.dispatcher.api.schemas.tokens import (
 )
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import LIMIT_MAX, Client
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.durations import MomentParam
 from longshore.dispatcher.cli.ids import token_path
 from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
@@ -54,7 +54,7 @@ def token() -> None:
 @server_command
 def create(
     *,
-    client: Client,
+    client: CommandClient,
     user: str,
     role: str,
     projects: tuple[str, ...],
@@ -94,7 +94,7 @@ def create(
 )
 @json_option
 @server_command
-def list_them(*, client: Client, user: str, state: str | None, as_json: bool) -> None:
+def list_them(*, client: CommandClient, user: str, state: str | None, as_json: bool) -> None:
     """List tokens, without what lets people in."""
     query = [(name, value) for name, value in (("user", user), ("state", state or "")) if value]
     document = client.whole("/v1/tokens", query, LIMIT_MAX)
@@ -126,7 +126,7 @@ def list_them(*, client: Client, user: str, state: str | None, as_json: bool) ->
 @token.command("revoke")
 @click.argument("token_ids", metavar="TOKEN...", nargs=-1, required=True)
 @server_command
-def revoke(*, client: Client, token_ids: tuple[str, ...]) -> None:
+def revoke(*, client: CommandClient, token_ids: tuple[str, ...]) -> None:
     """Let nobody in with these tokens any more; TOKEN is an id ('longshore token list')."""
     for each in token_ids:
         answer = read(client.send("POST", token_path(each, "/revoke"), {}), TokenAnswer)
@@ -136,7 +136,7 @@ def revoke(*, client: Client, token_ids: tuple[str, ...]) -> None:
 @click.command()
 @json_option
 @server_command
-def whoami(*, client: Client, as_json: bool) -> None:
+def whoami(*, client: CommandClient, as_json: bool) -> None:
     """Tell who you are to the server, and what you see."""
     document = client.get("/v1/whoami")
     if as_json:

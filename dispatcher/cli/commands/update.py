@@ -7,7 +7,7 @@ import click
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.ids import job_path
@@ -20,7 +20,7 @@ from longshore.dispatcher.cli.options import json_option, server_command
 @job_file_option
 @json_option
 @server_command
-def update(*, client: Client, identifier: str, file: str, as_json: bool) -> None:
+def update(*, client: CommandClient, identifier: str, file: str, as_json: bool) -> None:
     """Make system or sysbatch job ID what a file says: its next revision.
 
     What runs is changed as it runs where it can be (labels, priority); else it is replaced, as many

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import Awaited, exit_status, is_final
-from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.client import CommandClient, Json
 from longshore.dispatcher.cli.failure import INTERRUPTED, TIMED_OUT, CommandFailure
 from longshore.dispatcher.cli.ids import what_goes_on
 from longshore.dispatcher.cli.job_terms import why_endless
@@ -24,7 +24,7 @@ class NotEndedError(CommandFailure):
 
 
 def await_ended(
-    client: Client, identifiers: Sequence[str], timeout_s: float | None
+    client: CommandClient, identifiers: Sequence[str], timeout_s: float | None
 ) -> tuple[list[Awaited], list[Json]]:
     """Wait until containers and jobs have ended; return them in their order, and their JSON.
 

@@ -17,7 +17,7 @@ import click
 
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import UNFINISHED_STATES, is_final
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.commands.configuration import config_failure
 from longshore.dispatcher.cli.commands.instances import INSTANCES_LIMIT_MAX
 from longshore.dispatcher.cli.commands.logs import Tail
@@ -115,7 +115,7 @@ def play(directory: Path) -> tuple[Story, list[str]]:
     with (
         logging_to(directory / LOG_NAME),
         running_server(load_config(str(path))) as url,
-        Client(url, "") as client,
+        CommandClient(url, "") as client,
         EventFeed(client) as feed,
     ):
         stage = Stage(client, feed)
@@ -155,7 +155,7 @@ def logging_to(path: Path) -> Iterator[None]:
 class Stage:
     """Submits, watches, cancels and collects; `story` holds what happened."""
 
-    def __init__(self, client: Client, feed: EventFeed) -> None:
+    def __init__(self, client: CommandClient, feed: EventFeed) -> None:
         self._client = client
         self._feed = feed
         self._began = time.monotonic()

@@ -11,7 +11,7 @@ from longshore.dispatcher.api.schemas.containers import ContainerAnswer
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import job_words, output, times
 from longshore.dispatcher.cli.answers import is_final, read
-from longshore.dispatcher.cli.client import Client, Json
+from longshore.dispatcher.cli.client import CommandClient, Json
 from longshore.dispatcher.cli.ids import job_path
 from longshore.dispatcher.cli.render.job_render import progress_line
 from longshore.dispatcher.cli.render.job_runs import print_runs
@@ -36,7 +36,7 @@ class WaitingGroup:
     for_instance: str = ""
 
 
-def explain_job(client: Client, job_id: str, *, as_json: bool) -> None:
+def explain_job(client: CommandClient, job_id: str, *, as_json: bool) -> None:
     """Write what keeps a job from going on; of very many that wait the newest are looked at."""
     raw = client.get(job_path(job_id))
     job = read(raw, JobAnswer)

@@ -7,13 +7,13 @@ import click
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read
-from longshore.dispatcher.cli.client import Client
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.render.job_render import JOB_COLUMNS, job_row
 
 RUNS_SHOWN = 10
 
 
-def print_runs(client: Client, job_id: str) -> None:
+def print_runs(client: CommandClient, job_id: str) -> None:
     """Write the newest runs of a job."""
     runs = list(client.pages("/v1/jobs", [("parent", job_id)], RUNS_SHOWN + 1))
     if not runs:

@@ -1,0 +1,448 @@
+"""Every call of the API, as a value: what is sent for it, and what its answer is read as.
+
+Both clients carry these out, so that they differ in how they wait and in nothing else. `ENDPOINTS`
+has a row for each route of the server; a test compares it with the OpenAPI document, and its names
+with the methods of both clients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from longshore.dispatcher.api.schemas.containers import (
+    ContainerAnswer,
+    ContainerList,
+    RotationAnswer,
+    SecretAnswer,
+)
+from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
+from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
+from longshore.dispatcher.api.schemas.instances import (
+    InstanceAnswer,
+    InstanceList,
+    LeakList,
+    StrayList,
+)
+from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
+from longshore.dispatcher.api.schemas.tokens import (
+    AuditList,
+    CallerAnswer,
+    NewTokenAnswer,
+    TokenAnswer,
+    TokenList,
+)
+from longshore.dispatcher.client.errors import read_as
+from longshore.dispatcher.client.exchange import ApiCall, Repeatable, encoded
+from longshore.dispatcher.client.log_cursor import LogCursor
+
+PAGE_ITEMS = 500
+
+Answer = TypeVar("Answer")
+Page = TypeVar(
+    "Page", ContainerList, JobList, InstanceList, StrayList, LeakList, TokenList, AuditList
+)
+Filter = str | Sequence[str] | None
+"""What a listing is narrowed to: one word, any of several, or None for all."""
+
+
+class RunFields(TypedDict, total=False):
+    """What a container or a task may say beside its command, as the API has it."""
+
+    name: str
+    image: str
+    entrypoint: list[str] | None
+    init: bool
+    env: Mapping[str, object]
+    cpus: float
+    memory: int | str
+    disk: int | str
+    gpus: int | Mapping[str, object]
+    resources: Mapping[str, int]
+    labels: Mapping[str, str]
+    constraints: Mapping[str, object]
+    supervisor: bool
+    retries: Mapping[str, object]
+    after: Sequence[str | Mapping[str, object]]
+    not_before: str
+    time_limit_s: float
+    grace_period_s: float
+
+
+class ContainerFields(RunFields, total=False):
+    """What a container may say beside its command."""
+
+    priority: int
+    project: str
+
+
+class JobFields(TypedDict, total=False):
+    """What a job may say beside its tasks."""
+
+    name: str
+    type: str
+    priority: int
+    project: str
+    labels: Mapping[str, str]
+    update: Mapping[str, object]
+    late_joiners: bool
+    on_paused: bool
+    ignore_system: bool
+    mode: str
+    size: float
+    runtime_s: float
+    scale_up: bool
+    periodic: Mapping[str, object]
+    parameterized: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One route of the server."""
+
+    method: str
+    path: str
+    repeatable: Repeatable = Repeatable.SAFE
+    #: Statuses that are answers beside those from 200 to 299.
+    also: tuple[int, ...] = ()
+
+
+_SAFE, _KEYED, _ONCE = Repeatable.SAFE, Repeatable.KEYED, Repeatable.ONCE
+_SECRETS = "/v1/projects/{project}/secrets"
+_PLACE = re.compile(r"\{\w+\}")
+_CONTAINER, _JOB, _INSTANCE = "/v1/containers/{id}", "/v1/jobs/{id}", "/v1/instances/{id}"
+
+ENDPOINTS: Mapping[str, Endpoint] = {
+    "submit": Endpoint(method="POST", path="/v1/containers", repeatable=_KEYED),
+    "containers": Endpoint(method="GET", path="/v1/containers"),
+    "container": Endpoint(method="GET", path=_CONTAINER),
+    "set_container_priority": Endpoint(method="PATCH", path=_CONTAINER, repeatable=_ONCE),
+    "cancel_container": Endpoint(method="POST", path=f"{_CONTAINER}/cancel", repeatable=_ONCE),
+    "explain": Endpoint(method="GET", path=f"{_CONTAINER}/explain"),
+    "logs": Endpoint(method="GET", path=f"{_CONTAINER}/logs"),
+    "submit_job": Endpoint(method="POST", path="/v1/jobs", repeatable=_KEYED),
+    "jobs": Endpoint(method="GET", path="/v1/jobs"),
+    "plan_job": Endpoint(method="POST", path="/v1/jobs/plan"),
+    "job": Endpoint(method="GET", path=_JOB),
+    "change_job": Endpoint(method="PATCH", path=_JOB, repeatable=_ONCE),
+    "update_job": Endpoint(method="PUT", path=_JOB, repeatable=_ONCE),
+    "dispatch_job": Endpoint(method="POST", path=f"{_JOB}/dispatch", repeatable=_KEYED),
+    "cancel_job": Endpoint(method="POST", path=f"{_JOB}/cancel", repeatable=_ONCE),
+    "instances": Endpoint(method="GET", path="/v1/instances"),
+    "instance": Endpoint(method="GET", path=_INSTANCE),
+    "set_idle_behavior": Endpoint(
+        method="PUT", path=f"{_INSTANCE}/idle-behavior", repeatable=_ONCE
+    ),
+    "kill_instance": Endpoint(method="POST", path=f"{_INSTANCE}/kill", repeatable=_ONCE),
+    "strays": Endpoint(method="GET", path="/v1/strays"),
+    "decide_strays": Endpoint(method="POST", path=f"{_INSTANCE}/strays", repeatable=_ONCE),
+    "leaks": Endpoint(method="GET", path="/v1/leaks"),
+    "events": Endpoint(method="GET", path="/v1/events"),
+    "create_token": Endpoint(method="POST", path="/v1/tokens", repeatable=_ONCE),
+    "tokens": Endpoint(method="GET", path="/v1/tokens"),
+    "secrets": Endpoint(method="GET", path=_SECRETS),
+    "set_secret": Endpoint(method="PUT", path=f"{_SECRETS}/{{name}}", repeatable=_ONCE),
+    "remove_secret": Endpoint(method="DELETE", path=f"{_SECRETS}/{{name}}", repeatable=_ONCE),
+    "rotate_secret_keys": Endpoint(method="POST", path="/v1/secret-keys/rotate", repeatable=_ONCE),
+    "token": Endpoint(method="GET", path="/v1/tokens/{id}"),
+    "revoke_token": Endpoint(method="POST", path="/v1/tokens/{id}/revoke", repeatable=_ONCE),
+    "whoami": Endpoint(method="GET", path="/v1/whoami"),
+    "audit": Endpoint(method="GET", path="/v1/audit"),
+    "live": Endpoint(method="GET", path="/health/live"),
+    "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
+    "health": Endpoint(method="GET", path="/v1/health"),
+    "metrics": Endpoint(method="GET", path="/metrics"),
+}
+"""Every route of the server, by the method of the clients that asks for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedCall(Generic[Answer]):
+    """A call, and how its answer is read."""
+
+    call: ApiCall
+    #: From decoded JSON; raises `UnexpectedAnswerError`.
+    read: Callable[[object], Answer]
+
+
+def api_call(
+    name: str,
+    *identifiers: str,
+    query: Iterable[tuple[str, str]] = (),
+    body: object = None,
+    key: str = "",
+) -> ApiCall:
+    """Return a call of an endpoint; `identifiers` are whose it is, `key` a create's own."""
+    endpoint, places = ENDPOINTS[name], iter(identifiers)
+    return ApiCall(
+        method=endpoint.method,
+        path=_PLACE.sub(lambda _: quote(next(places), safe=""), endpoint.path),
+        repeatable=endpoint.repeatable,
+        query=tuple(query),
+        body=None if body is None else encoded(body),
+        idempotency_key=key,
+        also=endpoint.also,
+    )
+
+
+def _typed(kind: type[Answer], name: str, *identifiers: str, **others: Any) -> TypedCall[Answer]:
+    call = api_call(name, *identifiers, **others)
+    return TypedCall(call=call, read=partial(read_as, kind=kind))
+
+
+def _said(**fields: object) -> dict[str, object]:
+    """Return the fields that are not None: those are left to the server."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# ---- containers ----------------------------------------------------------------------------------
+
+
+def submit(command: Sequence[str], fields: ContainerFields, key: str) -> TypedCall[ContainerAnswer]:
+    """Return the call that submits one container."""
+    return _typed(ContainerAnswer, "submit", body=_with_command(command, fields), key=key)
+
+
+def submit_many(containers: Sequence[Mapping[str, object]], key: str) -> TypedCall[ContainerList]:
+    """Return the call that submits several, all or none."""
+    return _typed(ContainerList, "submit", body=[dict(each) for each in containers], key=key)
+
+
+def _with_command(command: Sequence[str], fields: Mapping[str, object]) -> dict[str, object]:
+    return {"command": list(command), **fields} if command else dict(fields)
+
+
+def container(container_id: str) -> TypedCall[ContainerAnswer]:
+    """Return the call that shows one container."""
+    return _typed(ContainerAnswer, "container", container_id)
+
+
+def set_container_priority(container_id: str, priority: int) -> TypedCall[ContainerAnswer]:
+    """Return the call that changes a container's priority."""
+    body = {"priority": priority}
+    return _typed(ContainerAnswer, "set_container_priority", container_id, body=body)
+
+
+def cancel_container(container_id: str) -> TypedCall[ContainerAnswer]:
+    """Return the call that asks for a container to be cancelled."""
+    return _typed(ContainerAnswer, "cancel_container", container_id, body={})
+
+
+def explain(container_id: str) -> TypedCall[ExplanationAnswer]:
+    """Return the call that tells why a container is where it is."""
+    return _typed(ExplanationAnswer, "explain", container_id)
+
+
+def logs(container_id: str, cursor: LogCursor, *, follow: bool) -> ApiCall:
+    """Return the call that streams a container's log from where a reader is."""
+    query = [("stream", cursor.stream), ("offset", str(cursor.offset))]
+    if follow:
+        query.append(("follow", "true"))
+    return replace(api_call("logs", container_id, query=query), accept="*/*")
+
+
+# ---- jobs ----------------------------------------------------------------------------------------
+
+
+def job_body(tasks: Sequence[Mapping[str, object]], fields: JobFields) -> dict[str, object]:
+    """Return a job as it is submitted, planned and updated."""
+    return {"tasks": [dict(each) for each in tasks], **fields}
+
+
+def submit_job(body: Mapping[str, object], key: str) -> TypedCall[JobAnswer]:
+    """Return the call that submits a job."""
+    return _typed(JobAnswer, "submit_job", body=body, key=key)
+
+
+def plan_job(body: Mapping[str, object], job_id: str | None) -> TypedCall[PlanAnswer]:
+    """Return the call that tells what a job would come to, or with `job_id` its update."""
+    query = [("job", job_id)] if job_id is not None else []
+    return _typed(PlanAnswer, "plan_job", query=query, body=body)
+
+
+def job(job_id: str) -> TypedCall[JobAnswer]:
+    """Return the call that shows one job with its tasks."""
+    return _typed(JobAnswer, "job", job_id)
+
+
+def change_job(job_id: str, priority: int | None, held: bool | None) -> TypedCall[JobAnswer]:
+    """Return the call that changes a job's priority, holds it or releases it; None leaves it."""
+    return _typed(JobAnswer, "change_job", job_id, body=_said(priority=priority, held=held))
+
+
+def update_job(job_id: str, body: Mapping[str, object]) -> TypedCall[JobAnswer]:
+    """Return the call that makes a job what the body says."""
+    return _typed(JobAnswer, "update_job", job_id, body=body)
+
+
+def dispatch_job(job_id: str, parameters: Mapping[str, str], key: str) -> TypedCall[JobAnswer]:
+    """Return the call that runs a parameterized job."""
+    return _typed(JobAnswer, "dispatch_job", job_id, body={"parameters": dict(parameters)}, key=key)
+
+
+def cancel_job(job_id: str) -> TypedCall[JobAnswer]:
+    """Return the call that asks for all of a job to be cancelled."""
+    return _typed(JobAnswer, "cancel_job", job_id, body={})
+
+
+# ---- instances -----------------------------------------------------------------------------------
+
+
+def instance(instance_id: str) -> TypedCall[InstanceAnswer]:
+    """Return the call that shows one instance."""
+    return _typed(InstanceAnswer, "instance", instance_id)
+
+
+def set_idle_behavior(
+    instance_id: str, idle_behavior: str, reason: str | None, until: str | None
+) -> TypedCall[InstanceAnswer]:
+    """Return the call that lets an instance run, holds it or drains it."""
+    body = _said(idle_behavior=idle_behavior, reason=reason, until=until)
+    return _typed(InstanceAnswer, "set_idle_behavior", instance_id, body=body)
+
+
+def kill_instance(instance_id: str, reason: str | None) -> TypedCall[InstanceAnswer]:
+    """Return the call that destroys an instance."""
+    return _typed(InstanceAnswer, "kill_instance", instance_id, body=_said(reason=reason))
+
+
+def decide_strays(instance_id: str, fate: str, attempts: Sequence[str]) -> TypedCall[StrayList]:
+    """Return the call that decides on what is kept on an instance; no attempts are all of them."""
+    body = {"fate": fate, "attempts": list(attempts)}
+    return _typed(StrayList, "decide_strays", instance_id, body=body)
+
+
+# ---- who is let in -------------------------------------------------------------------------------
+
+
+def create_token(
+    user: str,
+    role: str,
+    *,
+    projects: Sequence[str],
+    default_project: str | None,
+    name: str | None,
+    expires_at: str | None,
+) -> TypedCall[NewTokenAnswer]:
+    """Return the call that makes a token; None is left to the server."""
+    body = _said(
+        user=user,
+        role=role,
+        projects=list(projects),
+        default_project=default_project,
+        name=name,
+        expires_at=expires_at,
+    )
+    return _typed(NewTokenAnswer, "create_token", body=body)
+
+
+def token(token_id: str) -> TypedCall[TokenAnswer]:
+    """Return the call that shows one token, without its text."""
+    return _typed(TokenAnswer, "token", token_id)
+
+
+def revoke_token(token_id: str) -> TypedCall[TokenAnswer]:
+    """Return the call after which a token lets nobody in."""
+    return _typed(TokenAnswer, "revoke_token", token_id, body={})
+
+
+def set_secret(project: str, name: str, value: str) -> TypedCall[SecretAnswer]:
+    """Return the call that sets a secret."""
+    return _typed(SecretAnswer, "set_secret", project, name, body={"value": value})
+
+
+def remove_secret(project: str, name: str) -> TypedCall[SecretAnswer]:
+    """Return the call that removes a secret."""
+    return _typed(SecretAnswer, "remove_secret", project, name, body={})
+
+
+def rotate_secret_keys() -> TypedCall[RotationAnswer]:
+    """Return the call that encrypts all secrets anew."""
+    return _typed(RotationAnswer, "rotate_secret_keys", body={})
+
+
+def whoami() -> TypedCall[CallerAnswer]:
+    """Return the call that tells who one is to the server."""
+    return _typed(CallerAnswer, "whoami")
+
+
+# ---- the server ----------------------------------------------------------------------------------
+
+
+def live() -> TypedCall[LiveAnswer]:
+    """Return the call that tells that the server's process answers."""
+    return _typed(LiveAnswer, "live")
+
+
+def ready() -> TypedCall[ReadyAnswer]:
+    """Return the call that tells whether requests can be served."""
+    return _typed(ReadyAnswer, "ready")
+
+
+def health() -> TypedCall[HealthAnswer]:
+    """Return the call that tells how the server is doing."""
+    return _typed(HealthAnswer, "health")
+
+
+def metrics() -> ApiCall:
+    """Return the call for the Prometheus text exposition."""
+    return replace(api_call("metrics"), accept="text/plain")
+
+
+def events(last_event_id: str) -> ApiCall:
+    """Return the call that streams events from behind an id, "" for from now on."""
+    return replace(api_call("events"), accept="text/event-stream", last_event_id=last_event_id)
+
+
+# ---- listings ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedListing(Generic[Page]):
+    """A listing, which comes page by page."""
+
+    name: str
+    kind: type[Page]
+    query: tuple[tuple[str, str], ...] = ()
+    #: Whose it is, where its path says that.
+    of: tuple[str, ...] = ()
+
+    def page(self, cursor: str | None) -> TypedCall[Page]:
+        """Return the call for the page at a cursor, None for the first."""
+        query = [*self.query, ("limit", str(PAGE_ITEMS))]
+        if cursor is not None:
+            query.append(("cursor", cursor))
+        return _typed(self.kind, self.name, *self.of, query=query)
+
+
+def listing(
+    name: str, kind: type[Page], /, of: tuple[str, ...] = (), **filters: Filter | int | bool
+) -> PagedListing[Page]:
+    """Return a listing, narrowed to what the filters say; None for no filter.
+
+    `of` is whose it is, where its path says that.
+    """
+    query: list[tuple[str, str]] = []
+    for key, value in filters.items():
+        match value:
+            case None:
+                continue
+            case bool():
+                query.append((key, "true" if value else "false"))
+            case str() | int():
+                query.append((key, str(value)))
+            case _:
+                query += [(key, each) for each in value]
+    return PagedListing(name=name, kind=kind, query=tuple(query), of=of)
+
+
+def joined(pages: Sequence[Page]) -> Page:
+    """Return pages of a listing as one: the last, with the items of all."""
+    items: list[Any] = [item for page in pages for item in page.items]
+    return msgspec.structs.replace(pages[-1], items=items)
