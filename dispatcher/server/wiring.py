@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from longshore.dispatcher.access.issuer import Issuer
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.render.events import RENDERING
@@ -345,13 +346,7 @@ class Server:
         config = self._config
         app = make_app(
             services,
-            doors=Doors(
-                mode=auth_mode(config),
-                config=config.auth,
-                tokens=services.tokens,
-                now=self._clock.now,
-                clock=time.monotonic,
-            ),
+            doors=self._doors(stack, services),
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
@@ -385,6 +380,20 @@ class Server:
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         scheme = "http" if context is None else "https"
         self.url = f"{scheme}://{shown}:{bound[1]}"
+
+    def _doors(self, stack: contextlib.AsyncExitStack, services: Services) -> Doors:
+        auth, now, issuer = self._config.auth, self._clock.now, None
+        if auth.issuer.url:
+            issuer = Issuer(auth.issuer, now=now, clock=time.monotonic)
+            stack.push_async_callback(issuer.close)
+        return Doors(
+            mode=auth_mode(self._config),
+            config=auth,
+            tokens=services.tokens,
+            issuer=issuer,
+            now=now,
+            clock=time.monotonic,
+        )
 
     async def _listen_locally(self, stack: contextlib.AsyncExitStack, runner: ApiRunner) -> None:
         """Listen on the Unix socket of the data directory, where that can be."""

@@ -10,8 +10,8 @@ from typing import TypeVar
 from aiohttp import web
 
 from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.api.validate.text_rules import UNPLAIN
 from longshore.dispatcher.input.problems import did_you_mean, quoted
+from longshore.dispatcher.input.text_rules import UNPLAIN
 from longshore.dispatcher.input.validation import decode_checked, parse_json
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.drivers.errors import InvalidRequest
