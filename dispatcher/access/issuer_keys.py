@@ -16,6 +16,7 @@ configured, both are fetched by https (or on this machine), and nobody is sent e
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, TypeVar
@@ -23,8 +24,9 @@ from typing import Annotated, Any, TypeVar
 import aiohttp
 import msgspec
 import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError
-from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
+from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from longshore.dispatcher.config.single_sign_on import url_problem
 
@@ -33,7 +35,7 @@ FRESH_S = 600.0
 FETCH_TIMEOUT_S = 5.0
 ANSWER_BYTES_MOST = 256 * 1024
 _DISCOVERY = "/.well-known/openid-configuration"
-_KINDS = frozenset({"RSA", "EC", "OKP"})
+_KINDS = ("RSA", "EC", "OKP")
 _RSA_BITS_LEAST = 2048
 
 _log = structlog.get_logger(__name__)
@@ -161,11 +163,16 @@ def _key(data: dict[str, Any]) -> Key | None:
     if data.get("kty") not in _KINDS or data.get("use", "sig") != "sig":
         return None
     try:
-        key = JWKRegistry.import_key(data)
-    except (JoseError, ValueError, TypeError) as error:
-        _log.warning("issuer_key_unusable", why=type(error).__name__)
+        is_short = data["kty"] == "RSA" and _bits(data.get("n", "")) < _RSA_BITS_LEAST
+        key = None if is_short else JWKRegistry.import_key(data)
+    except (JoseError, ValueError, TypeError, KeyError, UnsupportedAlgorithm) as error:
+        _log.warning("issuer_key_unusable", why=str(error) or type(error).__name__)
         return None
-    if isinstance(key, RSAKey) and key.public_key.key_size < _RSA_BITS_LEAST:
-        _log.warning("issuer_key_unusable", why=f"has less than {_RSA_BITS_LEAST} bits")
-        return None
+    if is_short:
+        _log.warning("issuer_key_unusable", why=f"it has less than {_RSA_BITS_LEAST} bits")
     return key
+
+
+def _bits(number: str) -> int:
+    """Return how many bits a number of a key has; raises `ValueError` or `TypeError`."""
+    return int.from_bytes(base64.urlsafe_b64decode(number + "=="), "big").bit_length()
