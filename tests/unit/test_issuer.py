@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -36,6 +37,9 @@ CONFIG = IssuerConfig(
     claims=CLAIMS,
     roles={"ops": Role.ADMIN, "heads": Role.LEAD, "staff": Role.USER, "graphs": Role.METRICS},
 )
+
+
+RSA_PUBLISHED = {"keys": [RSA.as_dict(private=False)]}
 
 
 class Bench:
@@ -158,14 +162,14 @@ def _elsewhere(issuer: TokenIssuer) -> None:
     issuer.instead["/keys"] = web.Response(status=302, headers={"Location": f"{issuer.url}/other"})
 
 
-def _huge(issuer: TokenIssuer) -> None:
-    body = b'{"keys": [' + b" " * ANSWER_BYTES_MOST + b"]}"
+def _padded(issuer: TokenIssuer) -> None:
+    body = json.dumps(RSA_PUBLISHED).encode() + b" " * ANSWER_BYTES_MOST
     issuer.instead["/keys"] = web.Response(body=body)
 
 
-def _bomb(issuer: TokenIssuer) -> None:
+def _inflatable(issuer: TokenIssuer) -> None:
     headers = {"Content-Encoding": "gzip"}
-    body = gzip.compress(b'{"keys": []' + b" " * 10**7 + b"}")
+    body = gzip.compress(json.dumps(RSA_PUBLISHED).encode())
     issuer.instead["/keys"] = web.Response(body=body, headers=headers)
 
 
@@ -200,7 +204,7 @@ def _none(issuer: TokenIssuer) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        *(_elsewhere, _huge, _bomb, _nested, _another),
+        *(_elsewhere, _padded, _inflatable, _nested, _another),
         *(_in_the_open, _of_files, _no_address, _many, _none),
     ],
     ids=lambda each: each.__name__,
@@ -236,6 +240,20 @@ async def test_keys_that_cannot_be_used_do_not_spoil_the_others(bench: Bench) ->
     signature = base64.urlsafe_b64encode(short.sign(head.encode(), PKCS1v15(), SHA256()))
     assert await bench.told(f"{head}.{signature.decode().rstrip('=')}") == "worthless"
     assert await bench.told(signed(OTHER, bench.issuer.claims(NOW))) == "worthless"
+
+
+async def test_keys_for_other_uses_sign_nothing(bench: Bench) -> None:
+    bench.issuer.others = [{**OTHER.as_dict(private=False), "use": "enc"}]
+    assert await bench.told() == "ann"
+    assert len(bench.end._keys.known.keys) == len(bench.issuer.keys)
+
+
+async def test_keys_are_asked_for_in_no_way_that_can_be_changed(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _in_the_open(bench.issuer)
+    assert await bench.told() == "undecided"
+    assert "the address of its keys must begin with https://" in capsys.readouterr().out
 
 
 async def test_the_end_of_the_server_ends_a_fetch(bench: Bench) -> None:
