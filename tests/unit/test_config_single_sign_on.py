@@ -103,7 +103,7 @@ def test_a_wrong_issuer_is_refused(changed: dict[str, Any], path: str, sentence:
         ({"user_header": "X User"}, "user_header", "is no name of a header"),
         ({"user_header": "Authorization"}, "user_header", "has a meaning of its own"),
         ({"role_header": "x-forwarded-for"}, "role_header", "has a meaning of its own"),
-        ({"role_header": "x-forwarded-user"}, "role_header", "is user_header too"),
+        ({"role_header": "X-FORWARDED-USER"}, "role_header", "is user_header too"),
         (
             {"role_header": "X-A", "projects_header": "x-a"},
             "role_header",
