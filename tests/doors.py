@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from longshore.dispatcher.access.issuer import Issuer
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
 from longshore.dispatcher.service.services import Services
@@ -15,6 +16,7 @@ def doors_of(
     *,
     mode: AuthMode = AuthMode.OPEN,
     config: AuthConfig | None = None,
+    issuer: Issuer | None = None,
     now: Callable[[], float] = time.time,
 ) -> Doors:
     """Return the doors of a server with these services."""
@@ -22,6 +24,7 @@ def doors_of(
         mode=mode,
         config=config or AuthConfig(),
         tokens=services.tokens,
+        issuer=issuer,
         now=now,
         clock=time.monotonic,
     )

@@ -1,9 +1,10 @@
 """Who a request is from: the one place where callers are let in.
 
 What vouches for a caller is tried in this order: the kernel, for who comes over the Unix socket; a
-token of ours, by `Authorization`. Who shows nothing is nobody, or in open mode anybody. What is
-shown and no good is refused in every mode and never passed over: whoever shows something means to
-be somebody.
+proxy that is trusted, by its headers; a token, by `Authorization`, which by its shape is of ours or
+of the issuer, and is never shown to the other. Who shows nothing is nobody, or in open mode
+anybody. What is shown and no good is refused in every mode and never passed over: whoever shows
+something means to be somebody. Where a proxy says who asks, `Authorization` is its business.
 """
 
 from __future__ import annotations
@@ -15,28 +16,38 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import assert_never
 
 from aiohttp import web
 
+from longshore.dispatcher.access.claimed import Denial, DenialKind
 from longshore.dispatcher.access.credentials import TooManyRequests, Unauthorized, bearer_in
+from longshore.dispatcher.access.issuer import Issuer
+from longshore.dispatcher.access.json_web_tokens import looks_like_jwt
+from longshore.dispatcher.access.proxy import TrustedProxy
 from longshore.dispatcher.access.request_buckets import RequestBuckets
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
 from longshore.dispatcher.domain.principals import ANYBODY, Door, Principal, Role
-from longshore.dispatcher.service.contracts import Forbidden
+from longshore.dispatcher.service.contracts import Forbidden, Unavailable
 from longshore.dispatcher.service.tokens import TokenService
+from longshore.drivers.errors import InvalidRequest
 
 _PEER = struct.Struct("3i")
 _STREAM_RETRY_S = 5.0
 _TOO_OFTEN = "You ask more often than this server answers you: wait as long as Retry-After says."
 _LOCAL = frozenset({Door.OPEN, Door.SOCKET})
 """Whoever comes by these is on this machine, and is held to no rate."""
+_NO_ISSUER = (
+    "This server takes no JSON Web Tokens, as auth.issuer is not set: send a token of its own."
+)
 NOBODY = "This server answers only who says who they are: send Authorization: Bearer and a token."
 
 
 class Doors:
     """Lets callers in; used on the loop's thread.
 
-    `now` gives seconds since the epoch, `clock` those of a clock that never goes back.
+    `issuer` is None where the configuration has none. `now` gives seconds since the epoch, `clock`
+    those of a clock that never goes back.
     """
 
     def __init__(
@@ -45,12 +56,15 @@ class Doors:
         mode: AuthMode,
         config: AuthConfig,
         tokens: TokenService,
+        issuer: Issuer | None,
         now: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
         self._mode = mode
         self._now = now
         self._tokens = tokens
+        self._issuer = issuer
+        self._proxy = TrustedProxy(config.proxy)
         self._clock = clock
         self._buckets = RequestBuckets(requests_per_s=config.requests_per_s, burst=config.burst)
         self._streams_most = config.streams
@@ -62,12 +76,14 @@ class Doors:
         """Return whether who says nothing is let in."""
         return self._mode is AuthMode.OPEN
 
-    def enter(self, request: web.Request) -> Principal:
-        """Return who a request is from.
+    async def enter(self, request: web.Request) -> Principal:
+        """Return who a request is from; may wait for the issuer, a few seconds at most.
 
-        Raises `Unauthorized`, `TooManyRequests`, `Forbidden` for who may not use the Unix socket.
+        Raises `Unauthorized`, `TooManyRequests`, `Forbidden` for who is known and may not ask,
+        `InvalidRequest` for headers of the proxy that can be read in several ways, `Unavailable`
+        while the issuer does not answer: ask again.
         """
-        caller = self._vouched(request)
+        caller = await self._vouched(request)
         if caller is None and not self.is_open:
             raise Unauthorized(NOBODY)
         caller = caller or ANYBODY
@@ -77,16 +93,31 @@ class Doors:
                 raise TooManyRequests(_TOO_OFTEN, retry_after_s=wait_s)
         return caller
 
-    def _vouched(self, request: web.Request) -> Principal | None:
+    async def _vouched(self, request: web.Request) -> Principal | None:
         if (peer := peer_of(request)) is not None:
             return _on_socket(peer)
+        values_of = request.headers.getall
+        told = self._proxy.holder(request.remote or "", lambda name: values_of(name, []))
+        if told is not None:
+            return _expect_let_in(told)
         text = bearer_in(request.headers.getall("Authorization", []))
         if not text:
             return None
+        if looks_like_jwt(text):
+            if self._issuer is None:
+                raise Unauthorized(_NO_ISSUER)
+            return _expect_let_in(await self._issuer.holder(text))
         found = self._tokens.holder(text)
         if isinstance(found, str):
             raise Unauthorized(found)
         return found
+
+    def address_of(self, request: web.Request) -> str:
+        """Return where a request comes from: an address, "local" for the Unix socket."""
+        if peer_of(request) is not None:
+            return "local"
+        forwarded_for = request.headers.getall("X-Forwarded-For", [])
+        return self._proxy.origin(request.remote or "unknown", forwarded_for)
 
     @contextmanager
     def stream(self, request: web.Request, caller: Principal) -> Iterator[None]:
@@ -134,9 +165,21 @@ def peer_of(request: web.Request) -> int | None:
     return int(uid)
 
 
-def address_of(request: web.Request) -> str:
-    """Return where a request comes from: an address, "local" for the Unix socket."""
-    return "local" if peer_of(request) is not None else request.remote or "unknown"
+def _expect_let_in(found: Principal | Denial) -> Principal:
+    """Return a caller; raises what the answer to who is denied is made of."""
+    if isinstance(found, Principal):
+        return found
+    match found.kind:
+        case DenialKind.WORTHLESS:
+            raise Unauthorized(found.sentence)
+        case DenialKind.NO_RIGHT:
+            raise Forbidden(found.sentence)
+        case DenialKind.MALFORMED:
+            raise InvalidRequest([("headers", found.sentence)])
+        case DenialKind.UNDECIDED:
+            raise Unavailable(found.sentence)
+        case _:
+            assert_never(found.kind)
 
 
 def _on_socket(uid: int) -> Principal:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from aiohttp import web
 
 from longshore.dispatcher.access.credentials import TooManyRequests, Unauthorized
-from longshore.dispatcher.api.doors import Doors, address_of
+from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.render.problems import Handler, answer_for
 from longshore.dispatcher.api.routes.callers import (
     Access,
@@ -19,7 +19,8 @@ from longshore.dispatcher.api.routes.callers import (
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.audit import AuditOutcome, AuditService
-from longshore.dispatcher.service.contracts import Forbidden
+from longshore.dispatcher.service.contracts import Forbidden, Unavailable
+from longshore.drivers.errors import InvalidRequest
 
 
 class Entrance:
@@ -34,14 +35,14 @@ class Entrance:
 
         async def public(request: web.Request) -> web.StreamResponse:
             try:
-                set_caller(request, self._doors.enter(request))
-            except (Unauthorized, TooManyRequests, Forbidden):
+                set_caller(request, await self._doors.enter(request))
+            except (Unauthorized, TooManyRequests, Forbidden, InvalidRequest, Unavailable):
                 # Nobody need be known here: who is, is told more.
                 return await route.handler(request)
             return await route.handler(request)
 
         async def guarded(request: web.Request) -> web.StreamResponse:
-            caller = self._doors.enter(request)
+            caller = await self._doors.enter(request)
             set_caller(request, caller)
             if route.changes:
                 return await self._noted(request, route, caller)
@@ -57,7 +58,7 @@ class Entrance:
     ) -> web.StreamResponse:
         """Answer a request that is to change something, with an entry of it in the audit log."""
         action = f"{request.method} {request.path}"
-        entry = self._audit.begin(caller, address=address_of(request), action=action)
+        entry = self._audit.begin(caller, address=self._doors.address_of(request), action=action)
         response: web.StreamResponse
         try:
             self._expect_allowed(route, caller)

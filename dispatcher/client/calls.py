@@ -21,6 +21,7 @@ from longshore.dispatcher.api.schemas.containers import (
     ContainerList,
     RotationAnswer,
     SecretAnswer,
+    SecretList,
 )
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
@@ -46,7 +47,15 @@ PAGE_ITEMS = 500
 
 Answer = TypeVar("Answer")
 Page = TypeVar(
-    "Page", ContainerList, JobList, InstanceList, StrayList, LeakList, TokenList, AuditList
+    "Page",
+    ContainerList,
+    JobList,
+    InstanceList,
+    StrayList,
+    LeakList,
+    TokenList,
+    SecretList,
+    AuditList,
 )
 Filter = str | Sequence[str] | None
 """What a listing is narrowed to: one word, any of several, or None for all."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from longshore.dispatcher.config.driver_parameters import check_driver
+from longshore.dispatcher.config.hosts import is_loopback
 from longshore.dispatcher.config.model import AuthMode, Config, EngineName
 from longshore.dispatcher.config.policies import check_policies
+from longshore.dispatcher.config.single_sign_on import check_single_sign_on
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.config.types import check_type
@@ -73,16 +74,17 @@ def auth_mode(config: Config) -> AuthMode:
         host, _ = split_listen(config.listen)
     except ValueError:
         return AuthMode.OPEN
-    return AuthMode.OPEN if _is_loopback(host) else AuthMode.REQUIRED
+    return AuthMode.OPEN if is_loopback(host) else AuthMode.REQUIRED
 
 
 def _check_auth(config: Config, problems: Problems) -> None:
     """Add what would let in more than who is meant to come."""
+    check_single_sign_on(config.auth, auth_mode(config), problems)
     try:
         host, _ = split_listen(config.listen)
     except ValueError:
         return
-    if not _is_loopback(host):
+    if not is_loopback(host):
         _check_away(config, problems)
     if auth_mode(config) is AuthMode.REQUIRED:
         _check_required(config, problems)
@@ -131,15 +133,6 @@ def _check_tls(config: Config, problems: Problems) -> None:
             server_context(tls)
         except ConfigError as error:
             problems.extend(error.problems)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_store(config: Config, problems: Problems) -> None:

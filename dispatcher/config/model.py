@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import msgspec
 
 from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.principals import Role
 from longshore.dispatcher.input.quantities import CpuMillis, Price, Size
 from longshore.pool.model import PoolSettings, Seconds
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
+ClaimPath = Annotated[str, msgspec.Meta(max_length=200)]
 Labels = Annotated[
     dict[
         Annotated[str, msgspec.Meta(min_length=1, max_length=63)],
@@ -156,6 +158,46 @@ class AuthMode(Enum):
     REQUIRED = "required"
 
 
+class IssuerClaimsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which claims say what; dots lead into nested ones. "" for what no claim says."""
+
+    user: ClaimPath = "sub"
+    #: A value, or a list of values, of `roles`.
+    role: ClaimPath = ""
+    #: A name, or a list of names.
+    projects: ClaimPath = ""
+
+
+class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The OpenID Connect issuer whose JSON Web Tokens let somebody in; without `url` none does."""
+
+    url: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    #: What its tokens for this server have as `aud`.
+    audience: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    claims: IssuerClaimsConfig = IssuerClaimsConfig()
+    #: The role that a value of the claim gives; who has several values has the greatest of them.
+    roles: Annotated[
+        dict[Annotated[str, msgspec.Meta(max_length=200)], Role], msgspec.Meta(max_length=1000)
+    ] = {}
+    #: The role of who has no value of `roles`; None lets nobody in without one.
+    default_role: Role | None = None
+    #: What a value of the claim begins with that names a project; it is no part of the name, and
+    #: values without it name none.
+    project_prefix: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+class ProxyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The proxy whose headers say who somebody is; without `addresses` none do."""
+
+    #: Addresses and networks that it asks from.
+    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] = ()
+    user_header: Text = "X-Forwarded-User"
+    #: Names of projects, with commas between; "" where no header has them.
+    projects_header: Text = ""
+    #: The name of a role; "" where no header has it, and everybody is a user.
+    role_header: Text = ""
+
+
 class AuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is let in, and how often each caller may ask."""
 
@@ -166,6 +208,8 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     burst: Limit = 500
     #: How many logs and events each may follow at a time.
     streams: Limit = 20
+    issuer: IssuerConfig = IssuerConfig()
+    proxy: ProxyConfig = ProxyConfig()
 
 
 class RoleName(Enum):

@@ -12,6 +12,8 @@ from enum import Enum
 
 ANONYMOUS = "anonymous"
 """The user of what was submitted without saying who one is, in open mode."""
+PROJECTS_MOST = 100
+"""How many projects one caller may have: a listing asks for each of them."""
 
 
 class Role(Enum):

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from longshore.dispatcher.access.issuer import Issuer
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.render.events import RENDERING
@@ -353,13 +354,7 @@ class Server:
         config = self._config
         app = make_app(
             services,
-            doors=Doors(
-                mode=auth_mode(config),
-                config=config.auth,
-                tokens=services.tokens,
-                now=self._clock.now,
-                clock=time.monotonic,
-            ),
+            doors=self._doors(stack, services),
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
@@ -397,6 +392,20 @@ class Server:
             place = Path(config.data_dir) / unix_socket.NAME
             make = f"longshore token create --url unix://{place} --user NAME --project PROJECT"
             log.warning("nobody has a token yet; make one on this machine", by=make)
+
+    def _doors(self, stack: contextlib.AsyncExitStack, services: Services) -> Doors:
+        auth, now, issuer = self._config.auth, self._clock.now, None
+        if auth.issuer.url:
+            issuer = Issuer(auth.issuer, now=now, clock=time.monotonic)
+            stack.push_async_callback(issuer.close)
+        return Doors(
+            mode=auth_mode(self._config),
+            config=auth,
+            tokens=services.tokens,
+            issuer=issuer,
+            now=now,
+            clock=time.monotonic,
+        )
 
     async def _listen_locally(self, stack: contextlib.AsyncExitStack, runner: ApiRunner) -> None:
         """Listen on the Unix socket of the data directory, where that can be."""

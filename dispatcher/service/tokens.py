@@ -15,7 +15,7 @@ import structlog
 
 from longshore.dispatcher.domain.cursors import slice_of
 from longshore.dispatcher.domain.messages import Change, NoteTokenUse, SaveToken
-from longshore.dispatcher.domain.principals import Principal, Role
+from longshore.dispatcher.domain.principals import PROJECTS_MOST, Principal, Role
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.domain.tokens import (
     SECRET_BYTES,
@@ -32,8 +32,6 @@ from longshore.drivers.errors import InvalidRequest
 
 TOKENS_MOST = 100_000
 """How many there may be, also expired and revoked ones: all of them are in memory."""
-PROJECTS_MOST = 100
-"""How many projects one caller may have: a listing asks for each of them."""
 USE_NOTED_EACH_S = 60.0
 _ID_BYTES = 5
 _AFTER = "tokens"

@@ -349,7 +349,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="a_text_may_have_control_characters",
         guard="Text for people has no control characters",
-        file="dispatcher/api/validate/text_rules.py",
+        file="dispatcher/input/text_rules.py",
         old=('    if found is None:\n        return ""'),
         new=('    if found is None or ord(found[0]) < 0x80:\n        return ""'),
         test="tests/unit/test_api_plain_text.py::test_each_control_character_is_named",
@@ -357,7 +357,7 @@ API: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="a_text_may_change_its_direction",
         guard="Text cannot look like another",
-        file="dispatcher/api/validate/text_rules.py",
+        file="dispatcher/input/text_rules.py",
         old='\\u2028-\\u202e\\u2066-\\u2069"',
         new='"',
         test="tests/unit/test_api_plain_text.py::test_each_control_character_is_named",

@@ -120,8 +120,8 @@ CLIENT: Final[tuple[EdgeDefect, ...]] = (
         name="an_id_is_a_path",
         guard="An id is quoted: it never becomes another path",
         file="dispatcher/client/calls.py",
-        old='quote(identifier, safe="")',
-        new="quote(identifier)",
+        old='quote(next(places), safe="")',
+        new="quote(next(places))",
         test=f"{_HOSTILE}::test_ids_are_quoted_and_never_another_path[sync]",
     ),
     EdgeDefect(

@@ -13,9 +13,12 @@ from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_secrets import SECRETS
+from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
 from tests.edges.defects_store import STORE
 
-DEFECTS: Final = (*ACCESS, *API, *CLIENT, *LOGS, *REMOTE, *RUNNER, *SECRETS, *STORE)
+DEFECTS: Final = (
+    *(*ACCESS, *API, *CLIENT, *LOGS, *REMOTE, *RUNNER, *SECRETS, *SINGLE_SIGN_ON, *STORE),
+)
 
 
 def part_of(defects: Sequence[EdgeDefect], part: int, parts: int) -> list[EdgeDefect]:

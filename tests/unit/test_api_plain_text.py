@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from longshore.dispatcher.api.validate.text_rules import text_problem
+from longshore.dispatcher.input.text_rules import text_problem
 from tests.api_server import MINIMAL, Client, connected
 
 UNPLAIN = [

@@ -18,15 +18,6 @@ LISTS = (
     *("audit", "containers", "instances", "jobs", "leaks", "projects/{project}/secrets"),
     *("strays", "tokens"),
 )
-    "audit",
-    "containers",
-    "instances",
-    "jobs",
-    "leaks",
-    "projects/{project}/secrets",
-    "strays",
-    "tokens",
-)
 NOT_REPEATED = {"create_token": "its text is told once, and not kept"}
 METHODS = ("get", "put", "post", "patch", "delete")
 EMPTY_VALUES = {

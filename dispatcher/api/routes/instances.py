@@ -26,7 +26,7 @@ from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS, Switch
 from longshore.dispatcher.api.validate.rfc3339 import end_problem, parse_moment
-from longshore.dispatcher.api.validate.text_rules import text_problem
+from longshore.dispatcher.input.text_rules import text_problem
 from longshore.dispatcher.service.instances import InstanceService
 from longshore.drivers.errors import InvalidRequest
 from longshore.pool.model import IdleBehavior

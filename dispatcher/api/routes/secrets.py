@@ -16,11 +16,12 @@ from longshore.dispatcher.api.schemas.containers import (
     SecretSetRequest,
 )
 from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode_one
-from longshore.dispatcher.api.validate.names import NAME, NAME_RULE, RULE_FOR_SECRETS, SECRET_NAME
+from longshore.dispatcher.api.validate.names import RULE_FOR_SECRETS, SECRET_NAME
 from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS
 from longshore.dispatcher.api.validate.secrets import check_value
 from longshore.dispatcher.domain.secrets import StoredSecret
 from longshore.dispatcher.input.problems import Problems
+from longshore.dispatcher.input.text_rules import name_problem
 from longshore.dispatcher.service.contracts import NotFound
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.drivers.errors import InvalidRequest
@@ -49,8 +50,8 @@ class SecretRoutes:
         project, name = request.match_info["project"], request.match_info["name"]
         wanted = await self._bodies.decoded(request, partial(decode_one, SecretSetRequest))
         problems = Problems()
-        if not NAME.fullmatch(project):
-            problems.add("project", f"is not a name: {NAME_RULE}")
+        if wrong := name_problem(project):
+            problems.add("project", wrong)
         if not SECRET_NAME.fullmatch(name):
             problems.add("name", f"is not a secret's name: {RULE_FOR_SECRETS}")
         check_value(wanted.value, "value", problems)

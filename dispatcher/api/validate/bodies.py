@@ -24,8 +24,8 @@ from longshore.dispatcher.api.validate.parameters import (
     Whole,
 )
 from longshore.dispatcher.api.validate.rfc3339 import parse_moment
-from longshore.dispatcher.api.validate.text_rules import UNPLAIN
 from longshore.dispatcher.input.problems import did_you_mean, quoted
+from longshore.dispatcher.input.text_rules import UNPLAIN
 from longshore.dispatcher.input.validation import decode_checked, parse_json
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.drivers.errors import InvalidRequest

@@ -14,13 +14,13 @@ from longshore.dispatcher.api.schemas.containers import ContainerRequest, RunReq
 from longshore.dispatcher.api.validate.dependencies import check_container
 from longshore.dispatcher.api.validate.images import image_problem
 from longshore.dispatcher.api.validate.limits import ApiLimits
-from longshore.dispatcher.api.validate.names import NAME, NAME_RULE, RESERVED_PREFIX, VARIABLE
+from longshore.dispatcher.api.validate.names import RESERVED_PREFIX, VARIABLE
 from longshore.dispatcher.api.validate.rfc3339 import start_problem
 from longshore.dispatcher.api.validate.secrets import check_secrets, plain_env
 from longshore.dispatcher.api.validate.specification import gpus_of
-from longshore.dispatcher.api.validate.text_rules import text_problem
 from longshore.dispatcher.input.problems import Problems, element, member, quoted
 from longshore.dispatcher.input.quantities import memory_problem
+from longshore.dispatcher.input.text_rules import name_problem, text_problem
 from longshore.dispatcher.input.validation import decode_checked
 from longshore.drivers.errors import InvalidRequest
 from longshore.drivers.interface import DIMENSIONS
@@ -198,20 +198,20 @@ def check_text(text: str, path: str, problems: Problems, *, length: int = 200) -
 
 def check_project(project: str | None, path: str, problems: Problems) -> None:
     """Add what is wrong with the name of a project; None is the default one."""
-    if project is not None and not NAME.fullmatch(project):
-        problems.add(path, f"is not a name: {NAME_RULE}")
+    if project is not None and (wrong := name_problem(project)):
+        problems.add(path, wrong)
 
 
 def _check_names(names: Iterable[str], path: str, problems: Problems) -> None:
     for name in names:
-        if not NAME.fullmatch(name):
-            problems.add(member(path, name), f"is not a name: {NAME_RULE}")
+        if wrong := name_problem(name):
+            problems.add(member(path, name), wrong)
 
 
 def _check_gpus(request: RunRequest, path: str, problems: Problems) -> None:
     wanted = gpus_of(request)
-    if wanted.model and not NAME.fullmatch(wanted.model):
-        problems.add(f"{path}.model", f"is not a name: {NAME_RULE}")
+    if wanted.model and (wrong := name_problem(wanted.model)):
+        problems.add(f"{path}.model", wrong)
     if wrong := memory_problem(wanted.memory):
         problems.add(f"{path}.memory", wrong)
     if not wanted.count and (wanted.model or wanted.memory):

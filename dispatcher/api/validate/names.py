@@ -1,4 +1,4 @@
-"""What names may be: of projects, labels and resources, of variables, of secrets and their files.
+"""What names may be: of variables, of secrets, and of their files and registries.
 
 Stands alone: both what checks containers and what checks their secrets asks here.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
-NAME_RULE: Final = "use 1 to 63 letters, digits, dots, dashes, underscores or slashes"
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED_PREFIX: Final = "LONGSHORE_"
 SECRET_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from longshore.dispatcher.api.schemas.tokens import TokenRequest
 from longshore.dispatcher.api.validate.containers import check_project
 from longshore.dispatcher.api.validate.rfc3339 import parse_moment
-from longshore.dispatcher.api.validate.text_rules import text_problem
 from longshore.dispatcher.domain.principals import Role
 from longshore.dispatcher.input.problems import Problems, element
+from longshore.dispatcher.input.text_rules import text_problem
 from longshore.dispatcher.service.tokens import NewToken
 from longshore.drivers.errors import InvalidRequest
 
