@@ -56,6 +56,17 @@ class LogService:
         expected = self._view.awaits_log(attempt.id)
         return data, offset + len(data) >= size or not expected
 
+    async def rest(
+        self, container_id: str, attempt_id: str, *, stream: str, offset: int, limit: int
+    ) -> bytes:
+        """Return bytes from `offset` of the stream of an attempt that another one has followed.
+
+        For who has been reading it: it says nothing of who may.
+        """
+        return await asyncio.to_thread(
+            self._logs.read, container_id, attempt_id, stream, offset, limit
+        )
+
     def problem(self, container: Container) -> str:
         """Return why what a container's last attempt writes does not come here at present.
 

@@ -424,4 +424,12 @@ API: Final[tuple[EdgeDefect, ...]] = (
             "::test_a_wrong_field_is_named[change15-command[0]-more than Linux]"
         ),
     ),
+    EdgeDefect(
+        name="the_end_of_an_attempt_is_skipped",
+        guard="Who follows a log gets the end of an attempt before the next one's beginning",
+        file="dispatcher/api/routes/logs.py",
+        old="        if before is None or before == self._attempt_id:",
+        new="        if before is not None or before == self._attempt_id:",
+        test="tests/unit/test_api_streams.py::test_the_end_of_an_attempt_comes_before_the_next",
+    ),
 )

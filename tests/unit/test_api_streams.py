@@ -108,6 +108,30 @@ async def test_following_starts_again_with_another_attempt(client: Client) -> No
         assert await response.read() == b"second"
 
 
+async def test_the_end_of_an_attempt_comes_before_the_next(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await running(client)
+    rig.push_log("c-00000001", b"one ")
+    looks = asyncio.Event()
+
+    async def wait(_container_id: str, *, timeout_s: float) -> None:
+        del timeout_s
+        await looks.wait()
+
+    monkeypatch.setattr(rig.services.logs, "wait", wait)
+    async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
+        assert await response.content.readexactly(4) == b"one "
+        # All of it between two looks of who follows.
+        rig.push_log("c-00000001", b"its end ")
+        await rig.lose("c-00000001")
+        await rig.start("c-00000001", "i-1")
+        rig.push_log("c-00000001", b"second")
+        await rig.finish("c-00000001")
+        looks.set()
+        assert await response.read() == b"its end second"
+
+
 async def test_a_follower_that_hangs_up_is_forgotten() -> None:
     async with connected(limits=replace(QUICK, concurrent_streams=1)) as client:
         await running(client)

@@ -46,7 +46,8 @@ LOG_PROBLEM = "Longshore-Log-Problem"
 class LogStream:
     """Copies one stream of a container's last attempt to a client.
 
-    When another attempt begins while it follows, its log is copied from its own beginning.
+    When another attempt begins while it follows, its log is copied from its own beginning, behind
+    what was left of the one before.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class LogStream:
             # It must wait before we look, or what comes in between would go unnoticed.
             await asyncio.sleep(0)
             if self._follow:
-                await self._note_attempt()
+                await self._send_rest(response, before=self._attempt_id)
             data, complete = await self._read()
             if await self._send(response, data, complete):
                 return True
@@ -112,6 +113,20 @@ class LogStream:
         finally:
             news.cancel()
             await asyncio.gather(news, return_exceptions=True)
+
+    async def _send_rest(self, response: web.StreamResponse, *, before: str | None) -> None:
+        """Note which attempt is the last; of the one before send what came in the meantime."""
+        offset = self._offset
+        await self._note_attempt()
+        if before is None or before == self._attempt_id:
+            return
+        size = self._limits.log_chunk_bytes
+        while data := await self._logs.rest(
+            self._container_id, before, stream=self._stream, offset=offset, limit=size
+        ):
+            offset += len(data)
+            async with asyncio.timeout(self._limits.write_timeout_s):
+                await response.write(data)
 
     async def _send(self, response: web.StreamResponse, data: bytes, complete: bool) -> bool:
         if data:
