@@ -113,6 +113,8 @@ class AttemptOrder:
     entrypoint: tuple[str, ...] | None = field(default=None, repr=False)
     #: Whether it gets an init as process 1, where the engine has one.
     init: bool = True
+    #: Whether it finds the dispatcher's API inside.
+    api: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,17 +21,21 @@ from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
 from longshore.dispatcher.service.contracts import Conflict, NewContainer, NotFound, Unavailable
+from longshore.dispatcher.service.kinship import Kinship
 from longshore.dispatcher.service.visibility import (
-    expect_own,
     expect_projects,
-    expect_visible,
     seen_projects,
     shown_container,
     shown_explanation,
     shown_reason,
 )
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
-from longshore.dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat, StoreBusy
+from longshore.dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    ParentClosed,
+    StoreBusy,
+)
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 
@@ -59,6 +63,7 @@ class ContainerService:
         self._now = now
         self._new_id = new_id
         self._unreached = unreached
+        self._kinship = Kinship(store)
 
     async def submit(
         self,
@@ -76,9 +81,9 @@ class ContainerService:
         something else, `Unavailable` when nothing can be taken now.
         """
         expect_projects(((f"[{n}].project", item.project) for n, item in enumerate(items)), caller)
-        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
+        key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
         try:
-            return await self._submit(items, key)
+            return await self._submit(items, key, caller)
         except (Unavailable, InvalidRequest):
             made = await self._admission.made_before(key, self._now())
             if not made:
@@ -86,8 +91,9 @@ class ContainerService:
             return await self._made_before(made)
 
     async def _submit(
-        self, items: Sequence[NewContainer], key: IdempotencyKey
+        self, items: Sequence[NewContainer], key: IdempotencyKey, caller: Principal
     ) -> Sequence[Container]:
+        await self._kinship.expect_room_below(caller)
         self._admission.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         size_bytes = sum(own_bytes(item.spec) + spec_bytes(item.spec) for item in items)
         self._admission.expect_room(containers=len(items), size_bytes=size_bytes)
@@ -99,10 +105,11 @@ class ContainerService:
                 id=f"c-{self._new_id()}",
                 sequence=sequence,
                 spec=item.spec,
-                user=key.user,
+                user=caller.user,
                 project=item.project,
                 priority=item.priority,
                 created_at=now,
+                parent=caller.container_id,
             )
             for item, sequence in zip(items, sequences, strict=True)
         )
@@ -112,20 +119,22 @@ class ContainerService:
             idempotency_key=key.key,
             fingerprint=key.fingerprint,
         )
+        waits_for = [
+            wanted
+            for number, each in enumerate(containers)
+            for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
+        ]
+        await self._kinship.expect_waits_for_own(waits_for, caller)
         try:
             await self._admission.admit(
                 containers,
-                [
-                    wanted
-                    for number, each in enumerate(containers)
-                    for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
-                ],
+                waits_for,
                 change,
                 lambda ended: Submitted(containers=containers, ended=ended),
             )
         except IdempotentRepeat as repeat:
             return await self._made_before(repeat.container_ids)
-        except IdempotencyConflict as conflict:
+        except (IdempotencyConflict, ParentClosed) as conflict:
             raise Conflict(str(conflict)) from conflict
         return containers
 
@@ -143,8 +152,10 @@ class ContainerService:
     ) -> Page:
         """Return one page of what a caller sees, newest first, of each the last few attempts.
 
-        Raises `InvalidRequest` for a cursor that is not ours.
+        Inside a container these are its children, or with a parent or a job those of one that is
+        below it. Raises `InvalidRequest` for a cursor that is not ours.
         """
+        which = await self._kinship.seen_containers(which, caller)
         seen = replace(which, projects=seen_projects(caller))
         try:
             page = await asyncio.to_thread(self._store.containers, seen, cursor=cursor, limit=limit)
@@ -159,13 +170,13 @@ class ContainerService:
         Raises `NotFound`, also for one that the caller does not see.
         """
         found = await self._stored(container_id)
-        expect_visible(found, caller)
+        await self._kinship.expect_visible(found, caller)
         return shown_container(found, caller, self.project_of)
 
     async def _own(self, container_id: str, caller: Principal) -> None:
         """Raise `NotFound` or `Forbidden` where a caller may not change a container."""
         if not caller.is_admin:
-            expect_own(await self._stored(container_id), caller)
+            await self._kinship.expect_own(await self._stored(container_id), caller)
 
     async def _stored(self, container_id: str) -> Container:
         try:

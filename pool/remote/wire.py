@@ -193,6 +193,7 @@ def order_fields(order: AttemptOrder) -> dict[str, object]:
         "cpu_millis": order.cpu_millis,
         "memory_bytes": order.memory_bytes,
         "resident": order.resident,
+        "api": order.api,
     }
 
 

@@ -43,7 +43,7 @@ from longshore.drivers.errors import InvalidRequest
 
 LIST_PARAMETERS = (
     *("state", "user", "project", "name", "instance"),
-    *("job", "task", "array_index", "limit", "cursor"),
+    *("job", "task", "array_index", "parent", "limit", "cursor"),
 )
 _PAGE_DEFAULT = 100
 _MANY = 200
@@ -103,6 +103,7 @@ class ContainerRoutes:
             job_id=query.text("job"),
             task=query.text("task"),
             array_index=_array_index(query),
+            parent=query.text("parent"),
         )
         limit = query.whole("limit", _PAGE_DEFAULT, low=1, high=self._limits.page_items)
         caller = caller_of(request)

@@ -141,7 +141,8 @@ class RunRequest(Request, frozen=True, kw_only=True):
 
     Without an image there must be a `command`. With one it may be empty, for the image's CMD;
     `entrypoint` takes the place of the image's ENTRYPOINT (and CMD), [] for none.
-    With `init` its process 1 is an init of the engine's, where that has one.
+    With `init` its process 1 is an init of the engine's, where that has one. With `api`, as with
+    `supervisor`, it finds this API inside, and may submit and steer what it submitted.
     """
 
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset({"inputs", "outputs"})
@@ -202,6 +203,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     constraints: ConstraintsRequest = ConstraintsRequest()
     supervisor: bool = False
+    api: bool = False
     retries: RetriesRequest = RetriesRequest()
     after: list[str | DependencyRequest] = []
     not_before: Moment | None = None
@@ -344,6 +346,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `gpus` is a number, or an object where a model or a size of their memory is asked for. For one
     that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
     `queue_length`. `doubt` says what nobody knows of one that should run.
+    `parent` is the container that submitted it from inside.
     `for_instance` is the instance for which a system or sysbatch job has it. `attempts` are the
     latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
@@ -369,6 +372,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     constraints: ConstraintsAnswer
     supervisor: bool
+    api: Annotated[bool, absent_as(False)]
     retries: RetriesAnswer
     after: tuple[DependencyAnswer, ...]
     not_before: str | None
@@ -396,6 +400,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None
     cancel_requested: bool
     kill_at: str | None
+    parent: str | msgspec.UnsetType = msgspec.UNSET
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET
 
