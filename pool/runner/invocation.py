@@ -14,14 +14,16 @@ import re
 import sys
 from typing import NamedTuple
 
-from longshore.pool.runner import cgroups, images, machine, scripts
+from longshore.pool.runner import cgroups, images, inside, machine, scripts
 from longshore.pool.runner.engines import LABEL, ContainerEngine
 from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
-from longshore.pool.runner.spool import Spool
+from longshore.pool.runner.spool import RUNNER_DIR_VARIABLE, Spool
 from longshore.pool.runner.wire import Refusal, StartOrder
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
 RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
+DOOR_SUFFIX = "+api"
+INSIDE = "/run/longshore"  # where a container finds the directory of its socket
 FILE_LINE_BYTES = 65_000  # the engines refuse a file with a line of 64 KiB
 
 # What a shell may neither drop, change nor interpret goes past it (`scripts.STEP`): as a plain
@@ -67,7 +69,11 @@ class Recipe(NamedTuple):
             b"LANG": self.environ.get("LANG", "C.UTF-8").encode(),
         }
         env.update(order.env)
-        env.update(self._own_variables(order))
+        path = os.path.join(self.door(order.attempt_id, contained=False), inside.SOCKET)
+        if order.api and len(os.fsencode(path)) > inside.PATH_BYTES_MOST:
+            remedy = f"set {RUNNER_DIR_VARIABLE} to a shorter one"
+            raise Refusal("spool", f"{path} is too long for a Unix socket: {remedy}")
+        env.update(self._own_variables(order, path))
         given = _past_the_shell(env)
         given[b"_ls_work"] = work.encode()
         given[b"_ls_uid"], given[b"_ls_gid"] = b"%d" % self.engine.uid, b"%d" % self.engine.gid
@@ -82,6 +88,11 @@ class Recipe(NamedTuple):
     def work(self, order: StartOrder) -> str:
         """Return the path of an order's working directory without a container."""
         return os.path.join(self.engine.work, order.attempt_id)
+
+    def door(self, attempt_id: str, *, contained: bool) -> str:
+        """Return the path of the directory of an attempt's socket: no attempt has its name."""
+        place = self.spool.places.work if contained else self.engine.work
+        return os.path.join(place, attempt_id + DOOR_SUFFIX)
 
     def contained(self, order: StartOrder, group: str) -> Invocation:
         """Return how an order is executed in a container; Refusal when it cannot be."""
@@ -103,7 +114,9 @@ class Recipe(NamedTuple):
         words += self.engine.arguments
         if images.pull_policy(self.engine.arguments) not in ("missing", "never"):
             words += ["--pull", "missing"]  # it has just been fetched
-        own = self._own_variables(order)
+        if order.api:
+            words += ["--volume", f"{self.door(order.attempt_id, contained=True)}:{INSIDE}"]
+        own = self._own_variables(order, f"{INSIDE}/{inside.SOCKET}")
         users = {key: value for key, value in order.env if key not in own}
         lines, secrets = _divided(users, self.engine.name)
         if lines:
@@ -135,7 +148,8 @@ class Recipe(NamedTuple):
         argv += [*(order.entrypoint or ())[1:], *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
 
-    def _own_variables(self, order: StartOrder) -> dict[bytes, bytes]:
+    def _own_variables(self, order: StartOrder, path: str) -> dict[bytes, bytes]:
+        """Return what we tell an attempt; `path` is where it finds the socket of the API."""
         own = {
             "LONGSHORE_CONTAINER_ID": order.container_id,
             "LONGSHORE_ATTEMPT_ID": order.attempt_id,
@@ -144,7 +158,9 @@ class Recipe(NamedTuple):
         }
         if self.environ.get("LONGSHORE_INSTANCE_ID"):
             own["LONGSHORE_INSTANCE_ID"] = self.environ["LONGSHORE_INSTANCE_ID"]
-        return {name.encode(): value.encode() for name, value in own.items()}
+        if order.api:
+            own["LONGSHORE_URL"] = f"unix://{path}"
+        return {name.encode(): os.fsencode(value) for name, value in own.items()}
 
 
 def _entrypoint(order: StartOrder) -> list[bytes]:
