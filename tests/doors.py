@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.services import Services
 
 
@@ -16,6 +18,7 @@ def doors_of(
     mode: AuthMode = AuthMode.OPEN,
     config: AuthConfig | None = None,
     now: Callable[[], float] = time.time,
+    inside: Callable[[asyncio.BaseTransport | None], Principal | None] = lambda _: None,
 ) -> Doors:
     """Return the doors of a server with these services."""
     return Doors(
@@ -24,4 +27,5 @@ def doors_of(
         tokens=services.tokens,
         now=now,
         clock=time.monotonic,
+        inside=inside,
     )

@@ -1,6 +1,7 @@
 """Who a request is from: the one place where callers are let in.
 
-What vouches for a caller is tried in this order: the kernel, for who comes over the Unix socket; a
+What vouches for a caller is tried in this order: the engine's memory, for who asks from inside of a
+container; the kernel, for who comes over the Unix socket; a
 token of ours, by `Authorization`. Who shows nothing is nobody, or in open mode anybody. What is
 shown and no good is refused in every mode and never passed over: whoever shows something means to
 be somebody.
@@ -36,7 +37,8 @@ NOBODY = "This server answers only who says who they are: send Authorization: Be
 class Doors:
     """Lets callers in; used on the loop's thread.
 
-    `now` gives seconds since the epoch, `clock` those of a clock that never goes back.
+    `now` gives seconds since the epoch, `clock` those of a clock that never goes back; `inside`
+    tells who asks on a connection from inside of a container, None for all others.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class Doors:
         tokens: TokenService,
         now: Callable[[], float],
         clock: Callable[[], float],
+        inside: Callable[[asyncio.BaseTransport | None], Principal | None] = lambda _: None,
     ) -> None:
         self._mode = mode
         self._now = now
         self._tokens = tokens
         self._clock = clock
+        self._inside = inside
         self._buckets = RequestBuckets(requests_per_s=config.requests_per_s, burst=config.burst)
         self._streams_most = config.streams
         tokens.on_revoked = self.cut_off
@@ -78,7 +82,11 @@ class Doors:
         return caller
 
     def _vouched(self, request: web.Request) -> Principal | None:
+        if (inside := self._inside(request.transport)) is not None:
+            return inside
         if (peer := peer_of(request)) is not None:
+            if not _is_on_path(request):
+                raise Unauthorized("Nobody knows whose this connection is.")
             return _on_socket(peer)
         text = bearer_in(request.headers.getall("Authorization", []))
         if not text:
@@ -134,6 +142,12 @@ def peer_of(request: web.Request) -> int | None:
     return int(uid)
 
 
+def _is_on_path(request: web.Request) -> bool:
+    """Return whether a request on a Unix socket came by one with a path, as that for admins has."""
+    transport = request.transport
+    return transport is not None and bool(transport.get_extra_info("sockname"))
+
+
 def address_of(request: web.Request) -> str:
     """Return where a request comes from: an address, "local" for the Unix socket."""
     return "local" if peer_of(request) is not None else request.remote or "unknown"
@@ -154,4 +168,4 @@ def _user_name(uid: int) -> str:
 
 def _name_of(caller: Principal) -> str:
     """Return by what a caller's requests are counted."""
-    return caller.token_id or f"{caller.door.value} {caller.user}"
+    return caller.token_id or f"{caller.door.value} {caller.container_id or caller.user}"

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.doors import Doors
+from longshore.dispatcher.api.inside import ContainerDoor
 from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
@@ -162,7 +163,9 @@ class Server:
         )
         view = runtime.view
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, store.id)
+        inside = ContainerDoor(view, asyncio.get_running_loop())
+        make_performer = partial(self._performer, store_id=store.id, inside=inside)
+        performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
@@ -186,7 +189,7 @@ class Server:
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
-        await self._listen(stack, services, types)
+        await self._listen(stack, services, types, inside)
         self._run(stack, runtime, periodic, services.health)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
@@ -269,7 +272,13 @@ class Server:
         return engine
 
     def _performer(
-        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, store_id: str
+        self,
+        instance_set: InstanceSet,
+        logs: LogStore,
+        runtime: Runtime,
+        *,
+        store_id: str,
+        inside: ContainerDoor,
     ) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
@@ -292,6 +301,7 @@ class Server:
             power_off_command=power_off,
             interruption_watch=_interruption_watch(instance_set),
             store=store_id,
+            api=inside,
         )
         cloud = CloudCalls(
             instance_set,
@@ -341,6 +351,7 @@ class Server:
         stack: contextlib.AsyncExitStack,
         services: Services,
         types: tuple[InstanceType, ...],
+        inside: ContainerDoor,
     ) -> None:
         config = self._config
         app = make_app(
@@ -351,6 +362,7 @@ class Server:
                 tokens=services.tokens,
                 now=self._clock.now,
                 clock=time.monotonic,
+                inside=inside.caller,
             ),
             now=self._clock.now,
             limits=ApiLimits(
@@ -371,6 +383,8 @@ class Server:
         runner = ApiRunner(app)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        inside.serve_by(runner)
+        stack.push_async_callback(inside.close)
         await self._listen_locally(stack, runner)
         context = self._tls(stack)
         host, port = listen_address(config)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.messages import (
     CancelRequested,
     InsertContainers,
+    JobCancelRequested,
     PriorityRequested,
     RequestCancel,
+    RequestJobCancel,
     RequestPriority,
     Submitted,
 )
@@ -36,8 +40,12 @@ from longshore.dispatcher.store.errors import (
     ParentClosed,
     StoreBusy,
 )
+from longshore.dispatcher.store.kinship import is_container
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
+
+_CANCELLED_AT_ONCE = 100
+"""How many of a tree are cancelled together: one commit has them."""
 
 
 class ContainerService:
@@ -217,6 +225,45 @@ class ContainerService:
         change = RequestCancel(container_id=container_id)
         await self._admission.request(change, CancelRequested(container_id=container_id))
         return await self._stored(container_id)
+
+    async def cancel_tree(self, container_id: str, *, caller: Principal) -> Container:
+        """Commit the cancellation of a container and of all below it, then tell the engine.
+
+        Also of what is being submitted meanwhile: what is cancelled takes no more children. One
+        that has ended may have left children, and is no error. Raises `NotFound`, `Forbidden`,
+        `Unavailable`: then some may be cancelled and others not, and asking again does the rest.
+        """
+        await self._own(container_id, caller)
+        with contextlib.suppress(Conflict):
+            await self.cancel(container_id, caller=caller)
+        asked: set[str] = set()
+        while True:
+            below = await self._kinship.descendants(container_id)
+            left = [each for each in (*below.jobs, *below.containers) if each not in asked]
+            if not left:
+                return await self._stored(container_id)
+            for first in range(0, len(left), _CANCELLED_AT_ONCE):
+                some = left[first : first + _CANCELLED_AT_ONCE]
+                await asyncio.gather(*map(self._cancel_below, some))
+            asked.update(left)
+
+    async def _cancel_below(self, thing_id: str) -> None:
+        """Commit the cancellation of one that is below another, if it has not ended meanwhile."""
+        change: RequestCancel | RequestJobCancel
+        event: CancelRequested | JobCancelRequested
+        if is_container(thing_id):
+            change = RequestCancel(container_id=thing_id)
+            event = CancelRequested(container_id=thing_id)
+        else:
+            change = RequestJobCancel(job_id=thing_id)
+            event = JobCancelRequested(job_id=thing_id)
+        with contextlib.suppress(Conflict):
+            await self._admission.request(change, event)
+
+    async def cost_of_tree_usd(self, container: Container) -> Decimal | None:
+        """Return what a container and all below it cost so far, None where nothing is below it."""
+        below = await self._kinship.descendants(container.id)
+        return container.cost_usd + below.cost_usd if below.number else None
 
     async def set_priority(
         self, container_id: str, priority: int, *, caller: Principal

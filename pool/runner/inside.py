@@ -146,6 +146,11 @@ def refusal(status: int, detail: str) -> bytes:
     return answer(status, headers, body)
 
 
+def is_short(directory: str) -> bool:
+    """Return whether a program can name a socket in a directory: its address has a limit."""
+    return len(os.fsencode(os.path.join(directory, SOCKET))) <= PATH_BYTES_MOST
+
+
 def bind(directory: str, *, uid: int, gid: int, mode: int) -> socket.socket:
     """Return a socket that listens in a directory of ours, in the place of the one before.
 

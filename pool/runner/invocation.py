@@ -17,7 +17,7 @@ from typing import NamedTuple
 from longshore.pool.runner import cgroups, images, inside, machine, scripts
 from longshore.pool.runner.engines import LABEL, ContainerEngine
 from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
-from longshore.pool.runner.spool import RUNNER_DIR_VARIABLE, Spool
+from longshore.pool.runner.spool import Spool
 from longshore.pool.runner.wire import Refusal, StartOrder
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
@@ -69,11 +69,10 @@ class Recipe(NamedTuple):
             b"LANG": self.environ.get("LANG", "C.UTF-8").encode(),
         }
         env.update(order.env)
-        path = os.path.join(self.door(order.attempt_id, contained=False), inside.SOCKET)
-        if order.api and len(os.fsencode(path)) > inside.PATH_BYTES_MOST:
-            remedy = f"set {RUNNER_DIR_VARIABLE} to a shorter one"
-            raise Refusal("spool", f"{path} is too long for a Unix socket: {remedy}")
-        env.update(self._own_variables(order, path))
+        door = self.door(order.attempt_id, contained=False)
+        if order.api and not inside.is_short(door):
+            raise Refusal("invalid", f"its id is too long for the path of a Unix socket: {door}")
+        env.update(self._own_variables(order, os.path.join(door, inside.SOCKET)))
         given = _past_the_shell(env)
         given[b"_ls_work"] = work.encode()
         given[b"_ls_uid"], given[b"_ls_gid"] = b"%d" % self.engine.uid, b"%d" % self.engine.gid
@@ -90,9 +89,15 @@ class Recipe(NamedTuple):
         return os.path.join(self.engine.work, order.attempt_id)
 
     def door(self, attempt_id: str, *, contained: bool) -> str:
-        """Return the path of the directory of an attempt's socket: no attempt has its name."""
+        """Return the path of the directory of an attempt's socket: no attempt has its name.
+
+        Where the path of the socket would be too long, which a container never sees, it is apart.
+        """
         place = self.spool.places.work if contained else self.engine.work
-        return os.path.join(place, attempt_id + DOOR_SUFFIX)
+        directory = os.path.join(place, attempt_id + DOOR_SUFFIX)
+        if contained or inside.is_short(directory):
+            return directory
+        return os.path.join(self.spool.places.apart, attempt_id + DOOR_SUFFIX)
 
     def contained(self, order: StartOrder, group: str) -> Invocation:
         """Return how an order is executed in a container; Refusal when it cannot be."""

@@ -26,6 +26,7 @@ from longshore.pool.runner.spool import (
     STREAMS,
     Spool,
     SpooledAttempt,
+    SpoolError,
     attempt_of,
     remove_flat,
     write_whole,
@@ -168,6 +169,11 @@ class Launcher:
     def _make_door(self, attempt: SpooledAttempt) -> socket.socket:
         """Make the directory of an attempt's socket, which it may not write in, and the socket."""
         directory = self._door_of(attempt)
+        if os.path.dirname(directory) == self._spool.places.apart:
+            try:
+                self._spool.make_apart()
+            except SpoolError as error:
+                raise OSError(str(error)) from error
         os.mkdir(directory)
         os.chmod(directory, 0o711)  # noqa: S103 - to pass through is neither to list nor to read
         return self._bind_door(attempt)

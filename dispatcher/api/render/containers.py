@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import msgspec
 
 from longshore.dispatcher.api.render.values import reason_answer, rfc3339, usd, wait_answer
@@ -38,6 +40,7 @@ def container_answer(
     *,
     most_attempts: int = SHOWN_ATTEMPTS,
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET,
+    cost_of_tree_usd: Decimal | None = None,
 ) -> ContainerAnswer:
     """Return a container as it is answered, with why it waits, if it does.
 
@@ -93,6 +96,7 @@ def container_answer(
         cancel_requested=container.cancel_requested,
         kill_at=rfc3339(standing.kill_at),
         log_problem=log_problem,
+        cost_of_tree_usd=msgspec.UNSET if cost_of_tree_usd is None else usd(cost_of_tree_usd),
         parent=container.parent or msgspec.UNSET,
         for_instance=container.pinned_to or msgspec.UNSET,
     )

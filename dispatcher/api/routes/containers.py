@@ -19,7 +19,7 @@ from longshore.dispatcher.api.routes.callers import caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas import containers as wire
 from longshore.dispatcher.api.schemas.containers import (
-    CancelRequest,
+    ContainerCancelRequest,
     ContainerList,
     PriorityRequest,
 )
@@ -121,7 +121,13 @@ class ContainerRoutes:
         caller = caller_of(request)
         container = await self._containers.container(path_id(request, "container"), caller=caller)
         standing, problem = self._standing(container, caller), self._logs.problem(container)
-        return json_response(container_answer(container, standing, log_problem=problem or None))
+        answer = container_answer(
+            container,
+            standing,
+            log_problem=problem or None,
+            cost_of_tree_usd=await self._containers.cost_of_tree_usd(container),
+        )
+        return json_response(answer)
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a container's priority."""
@@ -132,11 +138,12 @@ class ContainerRoutes:
         return self._answer(changed, caller)
 
     async def cancel(self, request: web.Request) -> web.Response:
-        """Ask for a container to be cancelled."""
+        """Ask for a container to be cancelled, or with all that it submitted from inside."""
         container_id = path_id(request, "container")
-        await self._bodies.decoded(request, partial(decode_one, CancelRequest))
-        caller = caller_of(request)
-        cancelled = await self._containers.cancel(container_id, caller=caller)
+        wanted = await self._bodies.decoded(request, partial(decode_one, ContainerCancelRequest))
+        caller, containers = caller_of(request), self._containers
+        cancel = containers.cancel_tree if wanted.tree else containers.cancel
+        cancelled = await cancel(container_id, caller=caller)
         return self._answer(cancelled, caller, status=202)
 
     async def _page(
@@ -236,7 +243,7 @@ def container_routes(containers: ContainerRoutes) -> list[Route]:
             path=f"{container}/cancel",
             handler=containers.cancel,
             summary="Ask for a container to be cancelled",
-            request=(wire.CancelRequest,),
+            request=(wire.ContainerCancelRequest,),
             answer=(wire.ContainerAnswer,),
             status=202,
         ),

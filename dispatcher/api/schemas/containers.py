@@ -235,6 +235,12 @@ class CancelRequest(Request, frozen=True, kw_only=True):
     """A cancellation; it says nothing yet."""
 
 
+class ContainerCancelRequest(Request, frozen=True, kw_only=True):
+    """The cancellation of a container, with `tree` also of all that it submitted from inside."""
+
+    tree: bool = False
+
+
 class ReasonAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A stable code and one sentence."""
 
@@ -352,7 +358,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
     to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
     `log_problem`, of one that is asked for alone, is why what it writes does not come at present,
-    or that some of it was lost.
+    or that some of it was lost. `cost_of_tree_usd`, there too, is what it and all below it cost,
+    where it submitted any from inside.
     """
 
     id: Annotated[str, NEVER_ABSENT]
@@ -403,6 +410,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | msgspec.UnsetType = msgspec.UNSET
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET
+    cost_of_tree_usd: Decimal | msgspec.UnsetType = msgspec.UNSET
 
 
 class ContainerList(msgspec.Struct, frozen=True, kw_only=True):

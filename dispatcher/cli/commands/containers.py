@@ -204,6 +204,10 @@ def show_fields(seen: ContainerAnswer) -> list[tuple[str, str]]:
         ("instance", (placed and seen.instance) or ""),
         ("instance type", (placed and seen.instance_type) or ""),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
+        (
+            "cost of tree",
+            output.money(seen.cost_of_tree_usd) if seen.cost_of_tree_usd else "",
+        ),
     ]
 
 

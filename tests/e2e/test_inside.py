@@ -1,0 +1,70 @@
+"""Must show: what a container submits from inside is there once and is its own, come what may."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import inside_program
+from tests.dispatcher_process import DispatcherProcess, wait_for
+from tests.sshd_host import require_sshd
+
+CHILDREN = 1000
+PROGRAM = str(Path(inside_program.__file__))
+CONFIG: dict[str, Any] = {
+    "driver": {"name": "tests.sshd_driver:DRIVER", "parameters": {"quota": 1}},
+    "instance_types": {
+        "node": {"provider_type": "node", "cpus": 4, "memory": "4GiB", "price_per_hour": 0.1}
+    },
+    "engine": {"name": "process"},
+    "scheduler": {"max_instances": 1},
+    "pool": {"idle_timeout_s": 2},
+    "ssh": {"heartbeat_interval_s": 0.5, "heartbeat_timeout_s": 4},
+}
+
+
+def _children(server: DispatcherProcess, parent: str) -> dict[str, dict[str, Any]]:
+    found = server.containers()
+    return {name: one for name, one in found.items() if one.get("parent") == parent}
+
+
+def _asked(
+    server: DispatcherProcess, tmp_path: Path, *requests: str, **fields: Any
+) -> list[tuple[int, Any]]:
+    """Ask from inside of a new container, and return each answer."""
+    script = tmp_path / f"requests-{len(list(tmp_path.iterdir()))}"
+    script.write_text("\n".join(requests) + "\n", encoding="utf-8")
+    made = server.submit(sys.executable, PROGRAM, "ask", str(script), api=True, **fields)
+    ended = server.wait_final(made)
+    assert ended["state"] == "succeeded", server.log(made, "stderr")
+    answers = [json.loads(line) for line in server.log(made).decode().splitlines()]
+    return [(status, json.loads(text) if text else None) for status, text in answers]
+
+
+@pytest.mark.real
+def test_a_thousand_children_over_two_crashes_are_there_once_and_have_their_parent(
+    tmp_path: Path,
+) -> None:
+    require_sshd()
+    with DispatcherProcess(tmp_path, CONFIG) as server:
+        parent = server.submit(sys.executable, PROGRAM, "submit", str(CHILDREN), api=True)
+        for enough in (CHILDREN // 3, 2 * CHILDREN // 3):
+            wait_for(
+                lambda n=enough: len(_children(server, parent)) >= n,  # type: ignore[misc] # the default binds the loop's value
+                f"there are {enough} children",
+                timeout_s=180,
+            )
+            server.kill()
+            server.start()
+        ended = server.wait_final(parent, timeout_s=240)
+        assert ended["state"] == "succeeded", server.log(parent, "stderr")
+        told = server.log(parent).decode().split()
+        everything = server.containers()
+        assert len(told) == len(set(told)) == CHILDREN
+        assert set(everything) == {parent, *told}, "none twice"
+        assert {everything[each].get("parent") for each in told} == {parent}
+        assert len(ended["attempts"]) == 1
