@@ -62,7 +62,7 @@ def say(line: str) -> None:
 def main() -> None:
     """Do what the arguments say."""
     if sys.argv[1] == "submit":
-        child = json.dumps({"command": ["true"], "priority": 0, "memory": "1MiB"})
+        child = json.dumps({"command": ["true"], "priority": 0, "memory": "4MiB"})
         for number in range(int(sys.argv[2])):
             status, text = insist("POST", "/v1/containers", child, f"child-{number}")
             if status != 201:

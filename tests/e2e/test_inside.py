@@ -32,6 +32,15 @@ def _children(server: DispatcherProcess, parent: str) -> dict[str, dict[str, Any
     return {name: one for name, one in found.items() if one.get("parent") == parent}
 
 
+def _wait_for_children(server: DispatcherProcess, parent: str, enough: int) -> None:
+    def look() -> bool:
+        ended = server.container(parent)["state"] == "failed"
+        assert not ended, server.log(parent, "stderr")
+        return len(_children(server, parent)) >= enough
+
+    wait_for(look, f"there are {enough} children", timeout_s=180)
+
+
 def _asked(
     server: DispatcherProcess, tmp_path: Path, *requests: str, **fields: Any
 ) -> list[tuple[int, Any]]:
@@ -53,11 +62,7 @@ def test_a_thousand_children_over_two_crashes_are_there_once_and_have_their_pare
     with DispatcherProcess(tmp_path, CONFIG) as server:
         parent = server.submit(sys.executable, PROGRAM, "submit", str(CHILDREN), api=True)
         for enough in (CHILDREN // 3, 2 * CHILDREN // 3):
-            wait_for(
-                lambda n=enough: len(_children(server, parent)) >= n,  # type: ignore[misc] # the default binds the loop's value
-                f"there are {enough} children",
-                timeout_s=180,
-            )
+            _wait_for_children(server, parent, enough)
             server.kill()
             server.start()
         ended = server.wait_final(parent, timeout_s=240)

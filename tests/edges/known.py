@@ -7,12 +7,13 @@ from typing import Final
 
 from tests.edges.defect import EdgeDefect
 from tests.edges.defects_api import API
+from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_store import STORE
 
-DEFECTS: Final = (*API, *LOGS, *REMOTE, *RUNNER, *STORE)
+DEFECTS: Final = (*API, *INSIDE, *LOGS, *REMOTE, *RUNNER, *STORE)
 
 
 def part_of(defects: Sequence[EdgeDefect], part: int, parts: int) -> list[EdgeDefect]:
