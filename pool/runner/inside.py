@@ -33,7 +33,7 @@ import re
 import selectors
 import socket
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 from longshore.pool.runner import wire
 
@@ -183,22 +183,21 @@ def bind(directory: str, *, uid: int, gid: int, mode: int) -> socket.socket:
     return listener
 
 
-def turn_away(listener: socket.socket) -> bool:
-    """Answer who waits at a socket that there is no session; return whether they can be taken."""
+def turn_away(listener: socket.socket) -> Iterator[socket.socket]:
+    """Answer who waits at a socket that there is no session, and yield their connections.
+
+    Leave each open for a while: who has yet to send the request would be told of a broken pipe in
+    the place of the answer. OSError when nobody can be taken now.
+    """
     for _turn in range(WAITING_MOST):
         try:
             client, _ = listener.accept()
         except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        with client, contextlib.suppress(OSError):  # it is gone
-            client.setblocking(False)
-            # What it has sent is taken, or its end of the connection would be reset.
-            with contextlib.suppress(BlockingIOError):
-                client.recv(PIECE_BYTES)
+            return
+        client.setblocking(False)
+        with contextlib.suppress(OSError):  # it is gone
             client.send(refusal(503, NO_SESSION))
-    return True
+        yield client
 
 
 class _Connection:

@@ -5,6 +5,7 @@ It holds the lock of the session, so that the next one ends it as it would end a
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import select
@@ -19,6 +20,7 @@ from longshore.pool.runner.lease import Lease
 from longshore.pool.runner.spool import Spool, SpooledAttempt, keep_instance
 
 INTERVAL_S = 1.0
+ANSWERED_MOST = 128  # connections of those who were told that there is no session
 
 
 def detach(
@@ -65,20 +67,32 @@ class _Ears:
         self._doors = doors
         self._poll = select.poll()
         self._poll.register(wakeup, select.POLLIN)
+        # Connections that were answered, the oldest first, and when each is closed.
+        self._answered: collections.deque[tuple[float, socket.socket]] = collections.deque()
         for door in doors.values():
             self._poll.register(door, select.POLLIN)
 
     def wait(self, timeout_ms: float | None) -> bool:
         """Wait for anything, None for ever; return whether we are asked to end."""
         ready = {descriptor for descriptor, _ in self._poll.poll(timeout_ms)}
+        now = time.monotonic()
+        while self._answered and (
+            self._answered[0][0] <= now or len(self._answered) > ANSWERED_MOST
+        ):
+            self._answered.popleft()[1].close()
         if self._wakeup in ready and signal.SIGTERM in os.read(self._wakeup, 4096):
             return True
-        for name in sorted(self._doors):
-            # Where no descriptor is to be had for who asks, nobody can any more till the next
-            # session.
-            if self._doors[name].fileno() in ready and not inside.turn_away(self._doors[name]):
-                self._shut(name)
+        for name in [each for each in sorted(self._doors) if self._doors[each].fileno() in ready]:
+            self._turn_away(name, now)
         return False
+
+    def _turn_away(self, name: str, now: float) -> None:
+        try:
+            for client in inside.turn_away(self._doors[name]):
+                self._answered.append((now + INTERVAL_S, client))
+        except OSError:
+            # No descriptor is to be had for who asks: nobody can any more till the next session.
+            self._shut(name)
 
     def keep(self, live: Iterable[SpooledAttempt]) -> None:
         """Shut the doors of all but these."""

@@ -162,8 +162,8 @@ API: Final[tuple[EdgeDefect, ...]] = (
         name="a_body_has_no_limit",
         guard="A body has a limit",
         file="dispatcher/api/app.py",
-        old="        client_max_size=limits.request_bytes,",
-        new="        client_max_size=2**40,",
+        old="client_max_size=limits.request_bytes",
+        new="client_max_size=2**40",
         test="tests/unit/test_api_refusals.py::test_bodies_over_the_limit_are_refused",
     ),
     EdgeDefect(

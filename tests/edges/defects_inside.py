@@ -160,8 +160,8 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         name="who_asks_between_sessions_hears_nothing",
         guard="Between sessions who asks is told to ask again",
         file="pool/runner/watching.py",
-        old=" in ready and not inside.turn_away(self._doors[name]):",
-        new=" in ready and not self._doors:",
+        old="            self._turn_away(name, now)",
+        new="            self._shut(name)",
         test=f"{_RUNNER}test_without_a_session_who_asks_is_told_to_ask_again",
     ),
 )
