@@ -120,7 +120,9 @@ class Recipe(NamedTuple):
         if images.pull_policy(self.engine.arguments) not in ("missing", "never"):
             words += ["--pull", "missing"]  # it has just been fetched
         if order.api:
-            words += ["--volume", f"{self.door(order.attempt_id, contained=True)}:{INSIDE}"]
+            # Read-only, or it could lay a link there for us to follow; it may connect all the same.
+            door = self.door(order.attempt_id, contained=True)
+            words += ["--volume", f"{door}:{INSIDE}:ro"]
         own = self._own_variables(order, f"{INSIDE}/{inside.SOCKET}")
         users = {key: value for key, value in order.env if key not in own}
         lines, secrets = _divided(users, self.engine.name)

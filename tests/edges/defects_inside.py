@@ -149,6 +149,17 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_RUNNER}test_only_its_user_may_connect_and_only_we_may_put_anything_there",
     ),
     EdgeDefect(
+        name="a_container_lays_links_where_its_socket_is_made",
+        guard="No program may write where we bind its socket and set its mode",
+        file="pool/runner/invocation.py",
+        old='f"{door}:{INSIDE}:ro"',
+        new='f"{door}:{INSIDE}"',
+        test=(
+            "tests/contract/test_runner_podman.py"
+            "::test_a_container_finds_the_socket_of_the_api_that_it_was_promised"
+        ),
+    ),
+    EdgeDefect(
         name="a_socket_outlives_its_attempt",
         guard="The right to ask ends with the attempt",
         file="pool/runner/attach.py",

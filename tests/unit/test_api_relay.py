@@ -168,7 +168,7 @@ def test_what_no_honest_runner_says_ends_the_session(
     rig: RelayRig, messages: list[dict[str, Any]]
 ) -> None:
     rig.tell(*messages)
-    assert rig.end_reason()
+    assert not rig.end_reason().startswith("no message for")
     assert len(rig.port.calls) <= 2
 
 
