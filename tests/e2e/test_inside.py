@@ -73,3 +73,38 @@ def test_a_thousand_children_over_two_crashes_are_there_once_and_have_their_pare
         assert set(everything) == {parent, *told}, "none twice"
         assert {everything[each].get("parent") for each in told} == {parent}
         assert len(ended["attempts"]) == 1
+
+
+@pytest.mark.real
+def test_what_a_job_tries_inside_gets_it_nothing_of_others(tmp_path: Path) -> None:
+    require_sshd()
+    child = '{"command": ["true"], "priority": 0}'
+    with DispatcherProcess(tmp_path, CONFIG) as server:
+        other = server.submit("true", priority=0)
+        tries = {
+            f"GET /v1/containers/{other}": 404,
+            f"PATCH /v1/containers/{other} " + '{"priority": 9}': 404,
+            f"POST /v1/containers/{other}/cancel {{}}": 404,
+            f"POST /v1/containers/{other}/cancel " + '{"tree": true}': 404,
+            f"GET /v1/containers?parent={other}": 404,
+            "GET /v1/instances": 403,
+            "GET /v1/tokens": 403,
+            'POST /v1/tokens {"user": "me", "role": "admin"}': 403,
+            "GET /v1/audit": 403,
+            "GET /metrics": 403,
+            "GET /v1/events": 403,
+            "GET //v1/tokens": 404,
+            "GET /v1/../v1/tokens": 404,
+            "GET /v1/containers/..%2f..%2fv1%2ftokens": 404,
+            "POST /v1/containers " + '{"command": ["true"], "project": "another"}': 400,
+            f"POST /v1/containers {child}": 201,
+            "GET /v1/containers": 200,
+        }
+        answers = _asked(server, tmp_path, *tries)
+        told = dict(zip(tries, [status for status, _ in answers], strict=True))
+        assert told == tries
+        made, listed = answers[-2][1], answers[-1][1]
+        assert [each["id"] for each in listed["items"]] == [made["id"]]
+        assert server.call("POST", f"/v1/containers/{made['parent']}/cancel", {"tree": True})
+        assert server.container(made["id"])["cancel_requested"]
+        assert not server.container(other)["cancel_requested"]
