@@ -162,6 +162,8 @@ class AttemptOrder:
     init: bool = True
     #: What of secrets it is given; the values are looked up when it is sent.
     secrets: SecretOrder = NO_SECRETS
+    #: Whether it finds the dispatcher's API inside.
+    api: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ FULL: dict[str, Any] = {
         "max_price_per_hour": 0.1,
     },
     "supervisor": True,
+    "api": True,
     "retries": {
         "max": 3,
         "on": ["out_of_memory", "exit_code", "out_of_memory"],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
 from longshore.dispatcher.access.issuer import Issuer
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
+from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.services import Services
 
 
@@ -18,6 +20,7 @@ def doors_of(
     config: AuthConfig | None = None,
     issuer: Issuer | None = None,
     now: Callable[[], float] = time.time,
+    inside: Callable[[asyncio.BaseTransport | None], Principal | None] = lambda _: None,
 ) -> Doors:
     """Return the doors of a server with these services."""
     return Doors(
@@ -27,4 +30,5 @@ def doors_of(
         issuer=issuer,
         now=now,
         clock=time.monotonic,
+        inside=inside,
     )

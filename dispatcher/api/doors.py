@@ -1,10 +1,11 @@
 """Who a request is from: the one place where callers are let in.
 
-What vouches for a caller is tried in this order: the kernel, for who comes over the Unix socket; a
-proxy that is trusted, by its headers; a token, by `Authorization`, which by its shape is of ours or
-of the issuer, and is never shown to the other. Who shows nothing is nobody, or in open mode
-anybody. What is shown and no good is refused in every mode and never passed over: whoever shows
-something means to be somebody. Where a proxy says who asks, `Authorization` is its business.
+What vouches for a caller is tried in this order: the engine's memory, for who asks from inside of a
+container; the kernel, for who comes over the Unix socket; a proxy that is trusted, by its headers;
+a token, by `Authorization`, which by its shape is of ours or of the issuer, and is never shown to
+the other. Who shows nothing is nobody, or in open mode anybody. What is shown and no good is
+refused in every mode and never passed over: whoever shows something means to be somebody. Where a
+proxy says who asks, `Authorization` is its business.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Doors:
     """Lets callers in; used on the loop's thread.
 
     `issuer` is None where the configuration has none. `now` gives seconds since the epoch, `clock`
-    those of a clock that never goes back.
+    those of a clock that never goes back; `inside` tells who asks on a connection from inside of a
+    container, None for all others.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Doors:
         issuer: Issuer | None,
         now: Callable[[], float],
         clock: Callable[[], float],
+        inside: Callable[[asyncio.BaseTransport | None], Principal | None] = lambda _: None,
     ) -> None:
         self._mode = mode
         self._now = now
@@ -66,6 +69,7 @@ class Doors:
         self._issuer = issuer
         self._proxy = TrustedProxy(config.proxy)
         self._clock = clock
+        self._inside = inside
         self._buckets = RequestBuckets(requests_per_s=config.requests_per_s, burst=config.burst)
         self._streams_most = config.streams
         tokens.on_revoked = self.cut_off
@@ -94,7 +98,11 @@ class Doors:
         return caller
 
     async def _vouched(self, request: web.Request) -> Principal | None:
+        if (inside := self._inside(request.transport)) is not None:
+            return inside
         if (peer := peer_of(request)) is not None:
+            if not _is_on_path(request):
+                raise Unauthorized("Nobody knows whose this connection is.")
             return _on_socket(peer)
         values_of = request.headers.getall
         told = self._proxy.holder(request.remote or "", lambda name: values_of(name, []))
@@ -182,6 +190,12 @@ def _expect_let_in(found: Principal | Denial) -> Principal:
             assert_never(found.kind)
 
 
+def _is_on_path(request: web.Request) -> bool:
+    """Return whether a request on a Unix socket came by one with a path, as that for admins has."""
+    transport = request.transport
+    return transport is not None and bool(transport.get_extra_info("sockname"))
+
+
 def _on_socket(uid: int) -> Principal:
     if uid not in (0, os.geteuid()):
         raise Forbidden("This socket is for the server's own user and for root.")
@@ -197,4 +211,4 @@ def _user_name(uid: int) -> str:
 
 def _name_of(caller: Principal) -> str:
     """Return by what a caller's requests are counted."""
-    return caller.token_id or f"{caller.door.value} {caller.user}"
+    return caller.token_id or f"{caller.door.value} {caller.container_id or caller.user}"

@@ -17,7 +17,7 @@ from longshore.dispatcher.api.routes.callers import (
     set_caller,
 )
 from longshore.dispatcher.api.routes.openapi import Route
-from longshore.dispatcher.domain.principals import Principal
+from longshore.dispatcher.domain.principals import Door, Principal
 from longshore.dispatcher.service.audit import AuditOutcome, AuditService
 from longshore.dispatcher.service.contracts import Forbidden, Unavailable
 from longshore.drivers.errors import InvalidRequest
@@ -58,7 +58,8 @@ class Entrance:
     ) -> web.StreamResponse:
         """Answer a request that is to change something, with an entry of it in the audit log."""
         action = f"{request.method} {request.path}"
-        entry = self._audit.begin(caller, address=self._doors.address_of(request), action=action)
+        address = caller.attempt_id or self._doors.address_of(request)
+        entry = self._audit.begin(caller, address=address, action=action)
         response: web.StreamResponse
         try:
             self._expect_allowed(route, caller)
@@ -75,3 +76,5 @@ class Entrance:
     def _expect_allowed(self, route: Route, caller: Principal) -> None:
         if not allows(route.access, caller.role):
             raise Forbidden(refusal_of(route.access, caller.role))
+        if caller.door is Door.CONTAINER and route.streams:
+            raise Forbidden("This cannot be followed from inside of a container: ask from outside.")

@@ -122,6 +122,12 @@ CONTAINER_OPTIONS = (
         default=None,
         help="It submits other containers: keep such ones from taking all places.",
     ),
+    click.option(
+        "--api",
+        is_flag=True,
+        default=None,
+        help="Let it submit and steer containers of its own, by the server's API inside.",
+    ),
     click.option("--name", metavar="NAME", help="A name, for people to read."),
     click.option("--project", metavar="PROJECT", help="The project that pays."),
     click.option(
@@ -157,6 +163,7 @@ PLAIN_FIELDS = {
     "priority": "priority",
     "project": "project",
     "supervisor": "supervisor",
+    "api": "api",
     "not_before": "not_before",
     "time_limit": "time_limit_s",
     "grace_period": "grace_period_s",

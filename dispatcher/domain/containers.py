@@ -237,6 +237,13 @@ class ContainerSpec:
     secrets: tuple[SecretUse, ...] = ()
     #: Variables whose values are encrypted, as pairs sorted by name.
     sealed_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    #: Whether it finds the API inside, where it submits and steers children of its own.
+    api: bool = False
+
+    @property
+    def has_api(self) -> bool:
+        """Return whether it finds the API inside: whoever submits others does."""
+        return self.api or self.supervisor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,6 +416,9 @@ class Container:
     array_index: int | None = None
     #: The instance that a container of a per-instance job is for, "" in others.
     pinned_to: str = ""
+    #: The container that submitted it from inside, "" where none did. What a job has been submitted
+    #: with is the job's: its `Job.parent` says who submitted that.
+    parent: str = ""
 
     @property
     def has_open_attempt(self) -> bool:

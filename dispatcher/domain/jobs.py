@@ -348,7 +348,8 @@ class Job:
     #: Whether it starts nothing new.
     held: bool = False
     terms: JobTypeSpec = NO_TYPE_SPEC
-    #: The periodic or parameterised job whose run it is, "" for none.
+    #: The periodic or parameterised job whose run it is, or the container that submitted it from
+    #: inside; "" for neither.
     parent: str = ""
     #: Of a periodic job the time of its schedule for which the last run was made, in seconds since
     #: the epoch, None before the first.

@@ -71,6 +71,12 @@ class Principal:
         """Return whether it sees and does everything."""
         return self.role is Role.ADMIN
 
+    @property
+    def key_scope(self) -> str:
+        """Return within what its idempotency keys are its own: its user, inside its container."""
+        # No user's name has more than one line.
+        return f"{self.user}\n{self.container_id}" if self.container_id else self.user
+
     def sees(self, project: str) -> bool:
         """Return whether what is in `project` is there for it."""
         return self.is_admin or project in self.projects

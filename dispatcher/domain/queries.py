@@ -33,6 +33,8 @@ class ContainerFilter:
     job_id: str = ""
     task: str = ""
     array_index: int | None = None
+    #: The container that submitted them from inside.
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class JobFilter:
     #: As in a `ContainerFilter`.
     projects: tuple[str, ...] | None = None
     name: str = ""
-    #: The periodic or parameterised job whose runs they are.
+    #: The periodic or parameterised job whose runs they are, or the container that submitted them.
     parent: str = ""
     #: Whether to leave out all runs.
     own: bool = False

@@ -22,6 +22,7 @@ from aiohttp import web
 from longshore.dispatcher.access.issuer import Issuer
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.doors import Doors
+from longshore.dispatcher.api.inside import ContainerDoor
 from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
@@ -166,7 +167,9 @@ class Server:
         )
         view = runtime.view
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        performer = await asyncio.to_thread(self._performer, instance_set, logs, runtime, vault)
+        inside = ContainerDoor(view, asyncio.get_running_loop())
+        make_performer = partial(self._performer, vault=vault, inside=inside)
+        performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
@@ -191,7 +194,7 @@ class Server:
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
-        await self._listen(stack, services, types)
+        await self._listen(stack, services, types, inside)
         self._run(stack, runtime, periodic, services.health)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
@@ -277,7 +280,13 @@ class Server:
         return engine
 
     def _performer(
-        self, instance_set: InstanceSet, logs: LogStore, runtime: Runtime, vault: Vault
+        self,
+        instance_set: InstanceSet,
+        logs: LogStore,
+        runtime: Runtime,
+        *,
+        vault: Vault,
+        inside: ContainerDoor,
     ) -> Performer:
         config = self._config
         key = load_or_create_private_key(Path(config.ssh.private_key))
@@ -300,6 +309,7 @@ class Server:
             power_off_command=power_off,
             interruption_watch=_interruption_watch(instance_set),
             store=vault.store.id,
+            api=inside,
         )
         cloud = CloudCalls(
             instance_set,
@@ -350,11 +360,12 @@ class Server:
         stack: contextlib.AsyncExitStack,
         services: Services,
         types: tuple[InstanceType, ...],
+        inside: ContainerDoor,
     ) -> None:
         config = self._config
         app = make_app(
             services,
-            doors=self._doors(stack, services),
+            doors=self._doors(stack, services, inside),
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
@@ -374,6 +385,8 @@ class Server:
         runner = ApiRunner(app)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        inside.serve_by(runner)
+        stack.push_async_callback(inside.close)
         await self._listen_locally(stack, runner)
         context = self._tls(stack)
         host, port = listen_address(config)
@@ -393,7 +406,9 @@ class Server:
             make = f"longshore token create --url unix://{place} --user NAME --project PROJECT"
             log.warning("nobody has a token yet; make one on this machine", by=make)
 
-    def _doors(self, stack: contextlib.AsyncExitStack, services: Services) -> Doors:
+    def _doors(
+        self, stack: contextlib.AsyncExitStack, services: Services, inside: ContainerDoor
+    ) -> Doors:
         auth, now, issuer = self._config.auth, self._clock.now, None
         if auth.issuer.url:
             issuer = Issuer(auth.issuer, now=now, clock=time.monotonic)
@@ -405,6 +420,7 @@ class Server:
             issuer=issuer,
             now=now,
             clock=time.monotonic,
+            inside=inside.caller,
         )
 
     async def _listen_locally(self, stack: contextlib.AsyncExitStack, runner: ApiRunner) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.messages import (
     CancelRequested,
     InsertContainers,
+    JobCancelRequested,
     PriorityRequested,
     RequestCancel,
+    RequestJobCancel,
     RequestPriority,
     Submitted,
 )
@@ -20,21 +24,35 @@ from longshore.dispatcher.domain.queries import ContainerFilter, Page
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, explain, wait_status
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
-from longshore.dispatcher.service.contracts import KeyReused, NewContainer, NotFound, Unavailable
+from longshore.dispatcher.service.contracts import (
+    Conflict,
+    KeyReused,
+    NewContainer,
+    NotFound,
+    Unavailable,
+)
 from longshore.dispatcher.service.governing import expect_allowed_priority, govern_containers
+from longshore.dispatcher.service.kinship import Kinship
 from longshore.dispatcher.service.visibility import (
-    expect_own,
     expect_projects,
-    expect_visible,
     seen_projects,
     shown_container,
     shown_explanation,
     shown_reason,
 )
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
-from longshore.dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat, StoreBusy
+from longshore.dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    ParentClosed,
+    StoreBusy,
+)
+from longshore.dispatcher.store.kinship import is_container
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
+
+_CANCELLED_AT_ONCE = 100
+"""How many of a tree are cancelled together: one commit has them."""
 
 
 class ContainerService:
@@ -61,6 +79,7 @@ class ContainerService:
         self._now = now
         self._new_id = new_id
         self._unreached = unreached
+        self._kinship = Kinship(store)
 
     async def submit(
         self,
@@ -78,7 +97,7 @@ class ContainerService:
         something else, `Unavailable` when nothing can be taken now.
         """
         expect_projects(((f"[{n}].project", item.project) for n, item in enumerate(items)), caller)
-        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
+        key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
         try:
             return await self._submit(items, caller, key)
         except (Unavailable, InvalidRequest):
@@ -90,6 +109,7 @@ class ContainerService:
     async def _submit(
         self, items: Sequence[NewContainer], caller: Principal, key: IdempotencyKey
     ) -> Sequence[Container]:
+        await self._kinship.expect_room_below(caller)
         items = govern_containers(self._policies, items, caller)
         self._admission.refuse_impossible((f"[{n}]", item.spec) for n, item in enumerate(items))
         self._admission.refuse_unknown_secrets(
@@ -105,10 +125,11 @@ class ContainerService:
                 id=f"c-{self._new_id()}",
                 sequence=sequence,
                 spec=item.spec,
-                user=key.user,
+                user=caller.user,
                 project=item.project,
                 priority=item.priority,
                 created_at=now,
+                parent=caller.container_id,
             )
             for item, sequence in zip(items, sequences, strict=True)
         )
@@ -118,14 +139,16 @@ class ContainerService:
             idempotency_key=key.key,
             fingerprint=key.fingerprint,
         )
+        waits_for = [
+            wanted
+            for number, each in enumerate(containers)
+            for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
+        ]
+        await self._kinship.expect_waits_for_own(waits_for, caller)
         try:
             await self._admission.admit(
                 containers,
-                [
-                    wanted
-                    for number, each in enumerate(containers)
-                    for wanted in wanted_by(each.spec, f"[{number}]", project=each.project)
-                ],
+                waits_for,
                 change,
                 lambda ended: Submitted(containers=containers, ended=ended),
             )
@@ -133,6 +156,8 @@ class ContainerService:
             return await self._made_before(repeat.container_ids)
         except IdempotencyConflict as conflict:
             raise KeyReused(str(conflict)) from conflict
+        except ParentClosed as closed:
+            raise Conflict(str(closed)) from closed
         return containers
 
     async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:
@@ -149,8 +174,10 @@ class ContainerService:
     ) -> Page:
         """Return one page of what a caller sees, newest first, of each the last few attempts.
 
-        Raises `InvalidRequest` for a cursor that is not ours.
+        Inside a container these are its children, or with a parent or a job those of one that is
+        below it. Raises `InvalidRequest` for a cursor that is not ours.
         """
+        which = await self._kinship.seen_containers(which, caller)
         seen = replace(which, projects=seen_projects(caller))
         try:
             page = await asyncio.to_thread(self._store.containers, seen, cursor=cursor, limit=limit)
@@ -165,13 +192,13 @@ class ContainerService:
         Raises `NotFound`, also for one that the caller does not see.
         """
         found = await self._stored(container_id)
-        expect_visible(found, caller)
+        await self._kinship.expect_visible(found, caller)
         return shown_container(found, caller, self.project_of)
 
     async def _own(self, container_id: str, caller: Principal) -> Container:
         """Return a container that a caller may change; raises `NotFound`, `Forbidden`."""
         found = await self._stored(container_id)
-        expect_own(found, caller)
+        await self._kinship.expect_own(found, caller)
         return found
 
     async def _stored(self, container_id: str) -> Container:
@@ -214,6 +241,45 @@ class ContainerService:
         change = RequestCancel(container_id=container_id)
         await self._admission.request(change, CancelRequested(container_id=container_id))
         return await self._stored(container_id)
+
+    async def cancel_tree(self, container_id: str, *, caller: Principal) -> Container:
+        """Commit the cancellation of a container and of all below it, then tell the engine.
+
+        Also of what is being submitted meanwhile: what is cancelled takes no more children. One
+        that has ended may have left children, and is no error. Raises `NotFound`, `Forbidden`,
+        `Unavailable`: then some may be cancelled and others not, and asking again does the rest.
+        """
+        await self._own(container_id, caller)
+        with contextlib.suppress(Conflict):
+            await self.cancel(container_id, caller=caller)
+        asked: set[str] = set()
+        while True:
+            below = await self._kinship.descendants(container_id)
+            left = [each for each in (*below.jobs, *below.containers) if each not in asked]
+            if not left:
+                return await self._stored(container_id)
+            for first in range(0, len(left), _CANCELLED_AT_ONCE):
+                some = left[first : first + _CANCELLED_AT_ONCE]
+                await asyncio.gather(*map(self._cancel_below, some))
+            asked.update(left)
+
+    async def _cancel_below(self, thing_id: str) -> None:
+        """Commit the cancellation of one that is below another, if it has not ended meanwhile."""
+        change: RequestCancel | RequestJobCancel
+        event: CancelRequested | JobCancelRequested
+        if is_container(thing_id):
+            change = RequestCancel(container_id=thing_id)
+            event = CancelRequested(container_id=thing_id)
+        else:
+            change = RequestJobCancel(job_id=thing_id)
+            event = JobCancelRequested(job_id=thing_id)
+        with contextlib.suppress(Conflict):
+            await self._admission.request(change, event)
+
+    async def cost_of_tree_usd(self, container: Container) -> Decimal | None:
+        """Return what a container and all below it cost so far, None where nothing is below it."""
+        below = await self._kinship.descendants(container.id)
+        return container.cost_usd + below.cost_usd if below.number else None
 
     async def set_priority(
         self, container_id: str, priority: int, *, caller: Principal

@@ -58,16 +58,16 @@ from longshore.dispatcher.service.job_factory import (
     why_not_dispatched,
     why_not_revised,
 )
+from longshore.dispatcher.service.kinship import Kinship
 from longshore.dispatcher.service.visibility import (
-    expect_own,
     expect_projects,
-    expect_visible,
     seen_projects,
 )
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
     IdempotentRepeat,
+    ParentClosed,
     RevisionConflict,
     StoreBusy,
 )
@@ -97,6 +97,7 @@ class JobService:
         self._store = store
         self._now = now
         self._new_id = new_id
+        self._kinship = Kinship(store)
         self._dry_runs = DryRunLimiter()
 
     async def submit(
@@ -110,12 +111,15 @@ class JobService:
         key was used for something else, `Unavailable` when it cannot be taken now.
         """
         expect_projects([("project", new.project)], caller)
-        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
+        key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
         try:
+            await self._kinship.expect_room_below(caller)
             new = self._governed(new, caller)
             self._refuse_impossible(new.tasks)
             self._refuse_secrets(new)
-            return await self._take_in(self._made(new, caller.user), key)
+            made = self._made(new, caller)
+            await self._kinship.expect_waits_for_own(_wanted(made), caller)
+            return await self._take_in(made, key)
         except (Unavailable, InvalidRequest) as refusal:
             return await self._made_before(key, refusal)
 
@@ -168,7 +172,7 @@ class JobService:
         was used for something else; `InvalidRequest` for parameters that are missing or unknown;
         else as `submit`.
         """
-        key = IdempotencyKey(user=caller.user, key=idempotency_key, fingerprint=fingerprint)
+        key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
         template = await self._own(job_id, caller)
         try:
             expect_allowed_run(self._policies, template, caller)
@@ -214,6 +218,7 @@ class JobService:
         ):
             # As a submission would, this raises where there is too much already.
             pass
+        await self._kinship.expect_waits_for_own(_wanted(job), caller)
         async with self._admission.ended_before(one_each, _wanted(job)) as ended:
             return await self._dry_runs.plan(
                 lambda: planning(self._runtime.fork, job, self._now(), ended=ended, revises=False)
@@ -253,6 +258,8 @@ class JobService:
             return await self._stored(repeat.container_ids[0])
         except IdempotencyConflict as conflict:
             raise KeyReused(str(conflict)) from conflict
+        except ParentClosed as closed:
+            raise Conflict(str(closed)) from closed
         return job
 
     def _refuse_impossible(self, tasks: Sequence[JobTask]) -> None:
@@ -275,14 +282,15 @@ class JobService:
                 raise InvalidRequest(problems)
         self._admission.refuse_unknown_secrets((path, new.project, spec) for path, spec in specs)
 
-    def _made(self, new: NewJob, user: str) -> Job:
-        return new_job(
+    def _made(self, new: NewJob, caller: Principal) -> Job:
+        made = new_job(
             new,
             job_id=f"j-{self._new_id()}",
             sequence=self._store.next_job_sequence(),
-            user=user,
+            user=caller.user,
             now=self._now(),
         )
+        return replace(made, parent=caller.container_id) if caller.container_id else made
 
     def _made_run(self, template: Job, env: Mapping[str, str]) -> Job:
         return run_of(
@@ -347,6 +355,7 @@ class JobService:
 
         Raises `InvalidRequest` for a cursor that is not ours.
         """
+        which = await self._kinship.seen_jobs(which, caller)
         seen = replace(which, projects=seen_projects(caller))
         try:
             page = await asyncio.to_thread(self._store.jobs, seen, cursor=cursor, limit=limit)
@@ -362,13 +371,13 @@ class JobService:
         Raises `NotFound`, also for one that the caller does not see.
         """
         found = await self._stored(job_id)
-        expect_visible(found, caller)
+        await self._kinship.expect_visible(found, caller)
         return found
 
     async def _own(self, job_id: str, caller: Principal) -> Job:
         """Return a job that a caller may change; raises `NotFound`, `Forbidden`."""
         found = await self._stored(job_id)
-        expect_own(found, caller)
+        await self._kinship.expect_own(found, caller)
         return found
 
     async def _stored(self, job_id: str) -> Job:

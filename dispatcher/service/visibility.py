@@ -89,7 +89,7 @@ def shown_reason(
     reason: WaitReason | None, caller: Principal, project_of: ProjectOf
 ) -> WaitReason | None:
     """Return a wait reason without the id of a container that a caller does not see."""
-    if reason is None or not reason.behind or caller.sees(project_of(reason.behind)):
+    if reason is None or not reason.behind or _may_name(reason.behind, caller, project_of):
         return reason
     return replace(reason, message=shown_sentence(reason.message, caller, project_of), behind="")
 
@@ -117,7 +117,15 @@ def shown_sentence(sentence: str, caller: Principal, project_of: ProjectOf) -> s
         return sentence
 
     def shown(match: re.Match[str]) -> str:
-        seen = caller.sees(project_of(match.group(2)))
+        seen = _may_name(match.group(2), caller, project_of)
         return match.group(0) if seen else f"{match.group(1)} {_SOMEBODY}"
 
     return _OTHERS.sub(shown, sentence)
+
+
+def _may_name(thing_id: str, caller: Principal, project_of: ProjectOf) -> bool:
+    """Return whether a sentence for a caller may name a container or job.
+
+    Inside a container none may: of most of those that it waits behind it must not even know.
+    """
+    return not caller.container_id and caller.sees(project_of(thing_id))

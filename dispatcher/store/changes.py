@@ -37,6 +37,7 @@ from longshore.dispatcher.store.job_changes import (
     apply_job_change,
     save_jobs,
 )
+from longshore.dispatcher.store.kinship import expect_open
 from longshore.dispatcher.store.shared_updates import Records
 from longshore.drivers.errors import BugError
 
@@ -210,6 +211,7 @@ def _insert_containers(connection: Connection, change: InsertContainers, now: fl
             ids=tuple(container.id for container in change.containers),
             now=now,
         )
+    expect_open(connection, (container.parent for container in change.containers))
     if change.containers:
         rows = [codec.container_values(container) for container in change.containers]
         connection.execute(_INSERT_CONTAINERS, rows)

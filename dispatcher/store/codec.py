@@ -57,6 +57,7 @@ def container_values(container: Container) -> Values:
         "task": container.task,
         "array_index": container.array_index,
         "pinned_to": container.pinned_to,
+        "parent": container.parent,
         **progress_values(container),
     }
 
@@ -103,6 +104,7 @@ def container_from_row(
         task=row.task,
         array_index=row.array_index,
         pinned_to=row.pinned_to,
+        parent=row.parent,
     )
 
 

@@ -98,6 +98,14 @@ class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the tax
 
 
 @final
+class ParentClosed(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """The container that submits this has ended, or is being cancelled: it takes no more children.
+
+    The message says which of the two; nothing can be done about it.
+    """
+
+
+@final
 class RevisionConflict(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
     """The job cannot become this revision; the message tells people why, and what they can do."""
 

@@ -34,6 +34,8 @@ def _container_queries(which: ContainerFilter) -> list[Select[int]]:
         return [_on_instance(which)]
     if which.job_id:
         return [_of_job(which)]
+    if which.parent:
+        return [_of_parent(which)]
     wanted = _named(containers, which.user, which.project, which.name)
     return _listed(containers, wanted, which.states, ContainerState, few=_WITH_A_PLACE)
 
@@ -114,6 +116,8 @@ def _on_instance(which: ContainerFilter) -> Select[int]:
         query = query.where(_unindexed(containers.c.job_id) == which.job_id)
     if which.task:
         query = query.where(_unindexed(containers.c.task) == which.task)
+    if which.parent:
+        query = query.where(_unindexed(containers.c.parent) == which.parent)
     return _narrowed(query, which)
 
 
@@ -126,6 +130,16 @@ def _of_job(which: ContainerFilter) -> Select[int]:
     query = select(containers.c.sequence).where(containers.c.job_id == which.job_id)
     if which.task:
         query = query.where(containers.c.task == which.task)
+    if which.parent:
+        query = query.where(_unindexed(containers.c.parent) == which.parent)
+    for column, value in _named(containers, which.user, which.project, which.name).items():
+        query = query.where(_unindexed(column) == value)
+    return _narrowed(query, which)
+
+
+def _of_parent(which: ContainerFilter) -> Select[int]:
+    """Return the query for containers that one submitted from inside; it looks at no others."""
+    query = select(containers.c.sequence).where(containers.c.parent == which.parent)
     for column, value in _named(containers, which.user, which.project, which.name).items():
         query = query.where(_unindexed(column) == value)
     return _narrowed(query, which)

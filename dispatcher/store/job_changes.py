@@ -21,6 +21,7 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.store import codec, job_codec, tables
 from longshore.dispatcher.store.errors import NoSuchJob, RevisionConflict
 from longshore.dispatcher.store.idempotency import claim_key, of_job
+from longshore.dispatcher.store.kinship import expect_open
 from longshore.dispatcher.store.shared_updates import Records
 from longshore.drivers.errors import BugError
 
@@ -122,6 +123,7 @@ def _insert_job(connection: Connection, change: InsertJob, now: float) -> None:
             ids=(change.job.id,),
             now=now,
         )
+    expect_open(connection, [change.job.parent])
     connection.execute(_INSERT_JOB, job_codec.job_values(change.job))
     connection.execute(_INSERT_TASKS, job_codec.task_values(change.job))
     if change.containers:

@@ -37,6 +37,7 @@ from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.filters import container_queries, job_queries
 from longshore.dispatcher.store.job_reader import Specs, StoredCounts
+from longshore.dispatcher.store.kinship import Descendants, fetch_ancestors, fetch_descendants
 from longshore.dispatcher.store.paging import fetch_gone, page_of
 from longshore.dispatcher.store.tables import (
     attempts,
@@ -122,6 +123,16 @@ class Reader:
         """Return what is known of things to wait for; see `Store.dependency_status`."""
         with self._snapshot() as connection:
             return fetch_dependency_status(connection, dependencies)
+
+    def ancestors(self, thing_id: str) -> tuple[str, ...]:
+        """Return what is above a container or job; see `Store.ancestors`."""
+        with self._snapshot() as connection:
+            return fetch_ancestors(connection, thing_id)
+
+    def descendants(self, container_id: str) -> Descendants:
+        """Return what is below a container; see `Store.descendants`."""
+        with self._snapshot() as connection:
+            return fetch_descendants(connection, container_id)
 
     def recover(self) -> Recovered:
         """Return what is unfinished, from one snapshot."""

@@ -37,6 +37,7 @@ from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.custody import Custody, StoreFiles
 from longshore.dispatcher.store.errors import StoreIsAnother, StoreUnusable
 from longshore.dispatcher.store.idempotency import of_job
+from longshore.dispatcher.store.kinship import Descendants
 from longshore.dispatcher.store.marker import (
     Marker,
     MarkerFile,
@@ -301,6 +302,18 @@ class Store:
         What is not among the keys does not exist.
         """
         return self._reader.dependency_status(dependencies)
+
+    def ancestors(self, thing_id: str) -> tuple[str, ...]:
+        """Return who submitted a container or job from inside, and who those, the nearest first.
+
+        Between containers are the jobs that they are of. () for what nobody submitted so, or there
+        is not.
+        """
+        return self._reader.ancestors(thing_id)
+
+    def descendants(self, container_id: str) -> Descendants:
+        """Return what a container submitted from inside, and what those did, with what it cost."""
+        return self._reader.descendants(container_id)
 
     def recover(self) -> Recovered:
         """Return what a restart must know, from one snapshot; raises `StoreBusy`."""

@@ -62,10 +62,11 @@ containers = Table(
     Column("array_index", Integer),
     Column("pinned_to", Text, nullable=False),
     Column("ended", Text, nullable=False),
+    Column("parent", Text, nullable=False),
     UniqueConstraint("sequence", name="containers_sequence"),
 )
 Index("containers_by_state", containers.c.state, containers.c.sequence)
-_make_listed(containers, ("user",), ("project",), ("name",))
+_make_listed(containers, ("user",), ("project",), ("name",), ("parent",))
 _make_listed(containers, ("user", "project"), ("user", "name"), ("project", "name"))
 Index("containers_by_job", containers.c.job_id, containers.c.task, containers.c.sequence)
 

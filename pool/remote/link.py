@@ -33,6 +33,7 @@ from longshore.pool.model import (
     ProbeReport,
     SecretValues,
 )
+from longshore.pool.remote.api_relay import ApiRelay
 from longshore.pool.remote.deploy import (
     bounded_command,
     deploy,
@@ -56,6 +57,9 @@ from longshore.pool.remote.session_requests import RequestFailed
 from longshore.pool.remote.ssh import SshConnection
 from longshore.pool.remote.wire import (
     MAX_LINE_BYTES,
+    ApiBody,
+    ApiGone,
+    ApiRequest,
     Hello,
     Listing,
     MalformedMessageError,
@@ -210,6 +214,7 @@ class WorkerLink:
         self._settings = settings
         self._listener = listener
         self._feed = AttemptFeed(worker_id, listener, log_offsets, settings.clock)
+        self._relay = ApiRelay(worker_id, settings.api)
         self._lease = LeaseRenewal(worker_id, settings)
         self._probing = threading.Lock()
         self._lock = threading.Lock()
@@ -616,10 +621,15 @@ class _Listener:
         self._session = session
 
     def opened(self) -> None:
+        self._link._relay.begin(self._session)
         self._link._feed.opened(self._session)
 
     def pushed(self, message: Push) -> None:
-        self._link._feed.pushed(self._session, message)
+        match message:
+            case ApiRequest() | ApiBody() | ApiGone():
+                self._link._relay.pushed(self._session, message)
+            case _:
+                self._link._feed.pushed(self._session, message)
 
     def heard(self) -> None:
         self._link._touch()

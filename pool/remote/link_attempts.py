@@ -15,12 +15,12 @@ from longshore.pool.model import AttemptExit, AttemptImage, AttemptOrder
 from longshore.pool.remote.session import Session
 from longshore.pool.remote.session_requests import RequestFailed
 from longshore.pool.remote.wire import (
+    AttemptPush,
     Exited,
     Heartbeat,
     ImageNews,
     Interruption,
     LogChunk,
-    Push,
     Reply,
 )
 
@@ -146,7 +146,7 @@ class AttemptFeed:
             if recalled and not attempt.told_complete:
                 self._ask(session, report.attempt_id, attempt)
 
-    def pushed(self, session: Session, message: Push) -> None:
+    def pushed(self, session: Session, message: AttemptPush) -> None:
         """Pass a push on; log bytes are acknowledged when the listener has stored them."""
         match message:
             case Heartbeat():

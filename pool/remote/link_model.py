@@ -9,6 +9,7 @@ from enum import Enum, StrEnum
 
 from longshore.drivers.errors import RemoteError
 from longshore.pool.model import ProbeReport
+from longshore.pool.remote.api_relay import NO_API, ApiPort
 from longshore.pool.remote.deploy import Bundle
 from longshore.pool.remote.ssh_keys import PrivateKey
 
@@ -82,6 +83,8 @@ class LinkSettings:
     store: str = ""
     #: The command that waits on the instance for its cloud's word that it is taken back.
     interruption_watch: str = ""
+    #: Who answers what attempts ask of the API from inside.
+    api: ApiPort = NO_API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

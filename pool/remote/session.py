@@ -31,6 +31,9 @@ from longshore.pool.remote.ssh_watchdog import WATCHDOG, small_stack
 from longshore.pool.remote.wire import (
     MAX_LINE_BYTES,
     PROTOCOL,
+    ApiBody,
+    ApiGone,
+    ApiRequest,
     Exited,
     Heartbeat,
     Hello,
@@ -338,7 +341,7 @@ class Session:
                 case Heartbeat() | Interruption():
                     self._listener.pushed(message)
                     self._count_sign()
-                case Exited() | ImageNews() | LogChunk():
+                case Exited() | ImageNews() | LogChunk() | ApiRequest() | ApiBody() | ApiGone():
                     self._listener.pushed(message)
                 case _:
                     raise MalformedMessageError("a second hello")

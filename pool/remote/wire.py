@@ -111,6 +111,36 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     at: Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{4}(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}Z\Z")]
 
 
+ExchangeNumber = Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)]
+
+
+class ApiRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="api_request"):
+    """A program inside of an attempt asks the API for something; its body follows, if any."""
+
+    exchange: ExchangeNumber
+    attempt_id: Name
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: Annotated[str, msgspec.Meta(max_length=8192, pattern=r"\A/[!-\"$-~]*\Z")]
+    headers: dict[
+        Literal["accept", "content-type", "idempotency-key"],
+        Annotated[str, msgspec.Meta(max_length=16_384, pattern=r"\A[ -~]*\Z")],
+    ]
+    length: Annotated[int, msgspec.Meta(ge=0, le=16 * 1024 * 1024)]
+
+
+class ApiBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="api_body"):
+    """The next piece of the body of an `ApiRequest`."""
+
+    exchange: ExchangeNumber
+    data: bytes
+
+
+class ApiGone(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="api_gone"):
+    """Nobody waits for the answer to an `ApiRequest` any more."""
+
+    exchange: ExchangeNumber
+
+
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """What `runner list` prints."""
 
@@ -132,8 +162,12 @@ class EngineTrial(msgspec.Struct, frozen=True, kw_only=True):
     problem: Words
 
 
-Push = Exited | ImageNews | LogChunk | Heartbeat | Interruption
-Message = Hello | Refused | Reply | Exited | ImageNews | LogChunk | Heartbeat | Interruption
+AttemptPush = Exited | ImageNews | LogChunk | Heartbeat | Interruption
+"""What is told of attempts and of the instance."""
+ApiPush = ApiRequest | ApiBody | ApiGone
+"""What programs inside of attempts ask for."""
+Push = AttemptPush | ApiPush
+Message = Hello | Refused | Reply | Push
 
 _MESSAGES: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 _LISTINGS: Final = msgspec.json.Decoder(Listing)
@@ -198,6 +232,7 @@ def order_fields(
         "memory_bytes": order.memory_bytes,
         "resident": order.resident,
         **_secret_fields(secrets),
+        "api": order.api,
     }
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import sys
 import time
 from typing import Any, Callable, Iterator
@@ -15,6 +16,7 @@ from longshore.pool.runner.engines import ContainerEngine
 from longshore.pool.runner.handshake import Greeting
 from longshore.pool.runner.images import Image
 from longshore.pool.runner.inotify import GrowthListener
+from longshore.pool.runner.inside import InsideDoors
 from longshore.pool.runner.interruption import InterruptionWatch
 from longshore.pool.runner.launch import Launcher
 from longshore.pool.runner.lease import Lease
@@ -51,12 +53,15 @@ class AttachSession:
         self._lines = wire.LineBuffer()
         self._writing = False
         self._pump = LogPump(spool, output.push)
+        self._inside = InsideDoors(output.push)
         self._live: dict[str, SpooledAttempt] = {}
         self._kills: dict[str, tuple[str, float]] = {}
         self._images: dict[str, Image] = {}
         self._ended = False
         self._complaints: set[str] = set()
         self.taken_over = False
+        #: The sockets inside of attempts that outlive us, by attempt, after `run`.
+        self.doors: dict[str, socket.socket] = {}
         self._requests = {
             "start": self._start,
             "kill": self._kill,
@@ -65,6 +70,7 @@ class AttachSession:
             "release": self._release,
             "update-limits": self._update_limits,
             "lease": self._change_lease,
+            "api_answer": self._inside.take_answer,
         }
 
     # ---- the loop ----
@@ -90,11 +96,14 @@ class AttachSession:
         try:
             self._lines = hello.lines
             self._live = {each.attempt_id: each for each in live}
+            self._inside.begin(selector)
+            self._look_after(list(self._live), self._reopen_door)
             for line in hello.rest:
                 self._take(line)
             self._serve(selector, growth, watch, hello.heartbeat_interval_s)
             self._output.flush()
         finally:
+            self.doors = self._inside.end()
             watch.close()
             selector.close()
             growth.close()
@@ -119,11 +128,14 @@ class AttachSession:
             growth.tick(now)
             self._retry_kills()
             leaving_at = self._launcher.tick(now)
+            inside_at = self._inside.tick(now)
             self._fill(selector)
             watched_at = watch.tick(now)
             due = [heartbeat_at]
             due += [] if watched_at is None else [watched_at]
             due += [] if leaving_at is None else [leaving_at]
+            due += [] if inside_at is None else [inside_at]
+            due += [] if self._inside.idle or self._output.paced else [now]
             due += [burial_at] if self._live else []
             due += [] if growth.due_at is None else [growth.due_at]
             due += [now + KILL_INTERVAL_S] if self._kills else []
@@ -138,6 +150,9 @@ class AttachSession:
         while not self._pump.idle() and not self._output.paced:
             with contextlib.suppress(OSError):  # of one stream: it is looked at when it grows
                 self._pump.pump()
+        if not self._output.paced:
+            # A piece in each turn, behind the logs: neither waits for the other.
+            self._inside.pump()
         self._output.flush()
         if self._output.waiting == self._writing:
             return
@@ -186,6 +201,7 @@ class AttachSession:
             self._tell_image(attempt)
         if self._spool.ended(attempt_id) is None:
             return
+        self._inside.shut(attempt_id)
         self._launcher.end_rest(attempt)
         exit_ = self._spool.exit_of(attempt)
         del self._live[attempt_id]
@@ -306,7 +322,15 @@ class AttachSession:
             return {"already": True}
         collector.ensure(self._spool)  # before anybody is told that it runs
         self._live[attempt.attempt_id] = attempt
+        door = self._launcher.doors.pop(attempt.attempt_id, None)
+        if door is not None:
+            self._inside.open(attempt.attempt_id, door)
         return {"already": False}
+
+    def _reopen_door(self, attempt_id: str) -> None:
+        door = self._launcher.reopen_door(self._live[attempt_id])
+        if door is not None:
+            self._inside.open(attempt_id, door)
 
     def _follow_from_start(self, attempt_id: str) -> None:
         if not self._pump.follows(attempt_id):

@@ -14,7 +14,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from longshore.pool.runner import cgroups, images, machine, scripts, secret_files
+from longshore.pool.runner import cgroups, images, inside, machine, scripts, secret_files
 from longshore.pool.runner.engines import LABEL, ContainerEngine
 from longshore.pool.runner.podman_secrets import MAX_SECRETS, secret_name
 from longshore.pool.runner.secret_files import Readers, SecretPlaces
@@ -23,6 +23,8 @@ from longshore.pool.runner.wire import Refusal, StartOrder
 
 MAX_STRING_BYTES = 131_072  # the kernel's limit for one argument or variable, its end included
 RESERVED_BYTES = 16_384  # of the kernel's limit for all: the script, and what the programs add
+DOOR_SUFFIX = "+api"
+INSIDE = "/run/longshore"  # where a container finds the directory of its socket
 FILE_LINE_BYTES = 65_000  # the engines refuse a file with a line of 64 KiB
 
 # What a shell may neither drop, change nor interpret goes past it (`scripts.STEP`): as a plain
@@ -75,7 +77,10 @@ class Recipe(NamedTuple):
         }
         env.update(order.env)
         env.update(order.secrets.env)
-        env.update(self._own_variables(order))
+        door = self.door(order.attempt_id, contained=False)
+        if order.api and not inside.is_short(door):
+            raise Refusal("invalid", f"its id is too long for the path of a Unix socket: {door}")
+        env.update(self._own_variables(order, os.path.join(door, inside.SOCKET)))
         where = self.secret_places(order, bare=True)
         if where.files:
             env[secret_files.VARIABLE] = where.files.encode()
@@ -94,6 +99,17 @@ class Recipe(NamedTuple):
     def work(self, order: StartOrder) -> str:
         """Return the path of an order's working directory without a container."""
         return os.path.join(self.engine.work, order.attempt_id)
+
+    def door(self, attempt_id: str, *, contained: bool) -> str:
+        """Return the path of the directory of an attempt's socket: no attempt has its name.
+
+        Where the path of the socket would be too long, which a container never sees, it is apart.
+        """
+        place = self.spool.places.work if contained else self.engine.work
+        directory = os.path.join(place, attempt_id + DOOR_SUFFIX)
+        if contained or inside.is_short(directory):
+            return directory
+        return os.path.join(self.spool.places.apart, attempt_id + DOOR_SUFFIX)
 
     def contained(self, order: StartOrder, group: str) -> Invocation:
         """Return how an order is executed in a container; Refusal when it cannot be."""
@@ -115,7 +131,8 @@ class Recipe(NamedTuple):
         words += self.engine.arguments
         if images.pull_policy(self.engine.arguments) not in ("missing", "never"):
             words += ["--pull", "missing"]  # it has just been fetched
-        own = self._own_variables(order)
+        words += self._door_options(order)
+        own = self._own_variables(order, f"{INSIDE}/{inside.SOCKET}")
         where = self.secret_places(order, bare=False)
         if where.files:
             own[secret_files.VARIABLE] = secret_files.MOUNTED_AT.encode()
@@ -153,6 +170,12 @@ class Recipe(NamedTuple):
         argv += [*(order.entrypoint or ())[1:], *order.command]
         return Invocation(argv, env, b"".join(lines), tuple(secrets))
 
+    def _door_options(self, order: StartOrder) -> list[str]:
+        if not order.api:
+            return []
+        # Read-only, or it could lay a link there for us to follow; it may connect all the same.
+        return ["--volume", f"{self.door(order.attempt_id, contained=True)}:{INSIDE}:ro"]
+
     def readers(self, *, bare: bool) -> Readers:
         """Return who is to read the files of an order's secrets.
 
@@ -167,7 +190,8 @@ class Recipe(NamedTuple):
     def _mounted(self) -> str:
         return "ro,Z" if self.readers(bare=False).everybody else "ro,Z,U"
 
-    def _own_variables(self, order: StartOrder) -> dict[bytes, bytes]:
+    def _own_variables(self, order: StartOrder, path: str) -> dict[bytes, bytes]:
+        """Return what we tell an attempt; `path` is where it finds the socket of the API."""
         own = {
             "LONGSHORE_CONTAINER_ID": order.container_id,
             "LONGSHORE_ATTEMPT_ID": order.attempt_id,
@@ -176,7 +200,9 @@ class Recipe(NamedTuple):
         }
         if self.environ.get("LONGSHORE_INSTANCE_ID"):
             own["LONGSHORE_INSTANCE_ID"] = self.environ["LONGSHORE_INSTANCE_ID"]
-        return {name.encode(): value.encode() for name, value in own.items()}
+        if order.api:
+            own["LONGSHORE_URL"] = f"unix://{path}"
+        return {name.encode(): os.fsencode(value) for name, value in own.items()}
 
 
 def _entrypoint(order: StartOrder) -> list[bytes]:

@@ -7,15 +7,38 @@ import errno
 import fcntl
 import os
 import signal
+import socket
 import time
 from typing import Iterable
 
-from longshore.pool.runner import cgroups, containment, holders, machine, scripts, secret_files
+from longshore.pool.runner import (
+    cgroups,
+    containment,
+    holders,
+    inside,
+    machine,
+    scripts,
+    secret_files,
+)
 from longshore.pool.runner.engines import ContainerEngine
-from longshore.pool.runner.invocation import Invocation, Recipe, check_sizes, container_name
+from longshore.pool.runner.invocation import (
+    DOOR_SUFFIX,
+    Invocation,
+    Recipe,
+    check_sizes,
+    container_name,
+)
 from longshore.pool.runner.podman_secrets import secret_name, secrets_of
 from longshore.pool.runner.spawning import spawn, spawn_gathering, spawn_into
-from longshore.pool.runner.spool import STREAMS, Spool, SpooledAttempt, attempt_of, write_whole
+from longshore.pool.runner.spool import (
+    STREAMS,
+    Spool,
+    SpooledAttempt,
+    SpoolError,
+    attempt_of,
+    remove_flat,
+    write_whole,
+)
 from longshore.pool.runner.wire import Refusal, StartOrder
 
 FIRST_RETRY_S = 2.0  # of removing a container; it doubles
@@ -48,6 +71,8 @@ class Launcher:
             self._groups = os.path.join(engine.hierarchy, spool.places.name)
         self._can_be_born_in_group = True
         self._busy_groups: list[str] = []
+        #: The sockets of attempts that were started, until somebody takes them.
+        self.doors: dict[str, socket.socket] = {}
         # When to try again to remove the containers of released attempts, and what to wait then.
         self._leaving = dict.fromkeys(os.listdir(spool.leaving_dir), (0.0, FIRST_RETRY_S))
 
@@ -130,10 +155,7 @@ class Launcher:
             where = self._recipe.secret_places(order, bare=bare)
             secret_files.write(spool, where, order.secrets, self._recipe.readers(bare=bare))
             given[9] = lock
-            if invocation.variables:
-                write_whole(spool.path(name, "env"), invocation.variables)
-            for index, (_, value) in enumerate(invocation.secrets):
-                write_whole(spool.path(name, secret_name(spool, name, index)), value)
+            self._make_what_it_reads(order, attempt, invocation)
             if bare:
                 self._spawn_bare(name, group, invocation, given)
             else:
@@ -142,6 +164,47 @@ class Launcher:
             for target in (5, 6, 7, 8):
                 if given[target] >= 0:
                     os.close(given[target])
+
+    def _make_what_it_reads(
+        self, order: StartOrder, attempt: SpooledAttempt, invocation: Invocation
+    ) -> None:
+        """Make the files of an attempt's variables and secrets, and the socket that it asks at."""
+        spool, name = self._spool, order.attempt_id
+        if order.api:
+            self.doors[name] = self._make_door(attempt)
+        if invocation.variables:
+            write_whole(spool.path(name, "env"), invocation.variables)
+        for index, (_, value) in enumerate(invocation.secrets):
+            write_whole(spool.path(name, secret_name(spool, name, index)), value)
+
+    def _make_door(self, attempt: SpooledAttempt) -> socket.socket:
+        """Make the directory of an attempt's socket, which it may not write in, and the socket."""
+        directory = self._door_of(attempt)
+        if os.path.dirname(directory) == self._spool.places.apart:
+            try:
+                self._spool.make_apart()
+            except SpoolError as error:
+                raise OSError(str(error)) from error
+        os.mkdir(directory)
+        os.chmod(directory, 0o711)  # noqa: S103 - to pass through is neither to list nor to read
+        return self._bind_door(attempt)
+
+    def reopen_door(self, attempt: SpooledAttempt) -> socket.socket | None:
+        """Return a new socket in the place of one of a session before; None where none was.
+
+        OSError when it cannot be made now.
+        """
+        return self._bind_door(attempt) if os.path.isdir(self._door_of(attempt)) else None
+
+    def _bind_door(self, attempt: SpooledAttempt) -> socket.socket:
+        if attempt.engine == "process":
+            uid, gid = self._engine.uid, self._engine.gid
+            return inside.bind(self._door_of(attempt), uid=uid, gid=gid, mode=0o600)
+        # Whoever a container's program is: nobody else reaches it.
+        return inside.bind(self._door_of(attempt), uid=-1, gid=-1, mode=0o666)
+
+    def _door_of(self, attempt: SpooledAttempt) -> str:
+        return self._recipe.door(attempt.attempt_id, contained=attempt.engine != "process")
 
     def _spawn(
         self, attempt_id: str, argv: list[bytes], env: dict[bytes, bytes], given: dict[int, int]
@@ -423,14 +486,28 @@ class Launcher:
             for name in sorted(os.listdir(place)):
                 if name.startswith("."):
                     self._help(name, 'rm -rf -- "$1"', [os.path.join(place, name)])
+                attempt_id, is_door, _ = name.partition(DOOR_SUFFIX)
+                if is_door and self._spool.read(attempt_id) is None:
+                    remove_flat(os.path.join(place, name))
 
     def _work_places(self) -> list[str]:
         # Both, since another engine may have been configured when an attempt was started.
         places = (self._spool.places.work, self._spool.places.apart)
         return [place for place in places if os.path.isdir(place)]
 
+    def _remove_door(self, attempt_id: str) -> None:
+        listener = self.doors.pop(attempt_id, None)
+        if listener is not None:
+            listener.close()
+        for place in self._work_places():
+            remove_flat(os.path.join(place, attempt_id + DOOR_SUFFIX))
+
     def _remove_work(self, attempt_id: str) -> None:
-        """Remove a working directory: at once if it is empty, else out of sight and by a helper."""
+        """Remove a working directory: at once if it is empty, else out of sight and by a helper.
+
+        What it had its socket in goes with it.
+        """
+        self._remove_door(attempt_id)
         for place in self._work_places():
             work = os.path.join(place, attempt_id)
             if os.path.isdir(work) and not _removed(work):

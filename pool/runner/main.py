@@ -128,7 +128,7 @@ def _leave_watcher(spool: Spool, launcher: Launcher) -> None:
     lock = handshake.idle_lock(spool) if lease.in_force or spool.needs_keeper else None
     if lock is not None:
         os.chdir("/")
-        watching.detach(spool, launcher, lease, lock=lock, wakeup=_hear_signals())
+        watching.detach(spool, launcher, lease, lock=lock, wakeup=_hear_signals(), doors={})
         os.close(lock)
 
 
@@ -170,7 +170,7 @@ def _attach(cluster: str, spool: Spool, engine: ContainerEngine, runner_sha256: 
         if session.taken_over:
             lease.leave()
         else:
-            watching.detach(spool, launcher, lease, lock=lock, wakeup=wakeup)
+            watching.detach(spool, launcher, lease, lock=lock, wakeup=wakeup, doors=session.doors)
         os.close(lock)
     return 0
 

@@ -57,6 +57,8 @@ class StartOrder(NamedTuple):
     #: Whether it has an init as process 1, if the engine has one.
     init: bool = True
     secrets: SecretsOrder = SecretsOrder()
+    #: Whether it finds the dispatcher's API inside.
+    api: bool = False
 
 
 class LineBuffer:
@@ -171,6 +173,7 @@ def parse_order(value: object) -> StartOrder:
         memory_bytes=count_field(value, "memory_bytes"),
         resident=flag_field(value, "resident", missing=False),
         init=flag_field(value, "init", missing=True),
+        api=flag_field(value, "api", missing=False),
         entrypoint=None if entrypoint is None else _parse_words("entrypoint", entrypoint),
         secrets=_parse_secrets(value.get("secrets", {})),
     )

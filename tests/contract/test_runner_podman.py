@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -88,6 +89,29 @@ def test_a_container_runs_and_its_exit_and_log_arrive(session: Attached) -> None
     exit_ = sh(session, A, "echo out; echo err >&2; exit 7")
     assert (exit_["kind"], exit_["code"], exit_["message"]) == ("exited", 7, "")
     assert (session.log(A), session.log(A, "stderr")) == (b"out\n", b"err\n")
+
+
+def test_a_container_finds_the_socket_of_the_api_that_it_was_promised(
+    runner: Runner, session: Attached
+) -> None:
+    script = (
+        'path="${LONGSHORE_URL#unix://}"; [ -S "$path" ] && stat -c "%A" "$path"; '
+        'ln -s /etc/shadow "${path%/*}/api.sock.new"; until [ -e /tmp/end ]; do sleep 0.1; done'
+    )
+    reply = session.start(A, "sh", "-c", script, image=IMAGE, api=True)
+    assert reply["ok"], reply
+    session.until(lambda: session.log(A).count(b"\n") > 0)
+    assert session.log(A) == b"srw-rw-rw-\n"
+    session.until(lambda: b"Read-only" in session.log(A, "stderr"))
+    door = Path(runner.places.work) / f"{A}+api" / "api.sock"
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(door))
+        client.sendall(b"GET /v1/containers HTTP/1.1\r\n\r\n")
+        assert session.wait_for("api_request")["attempt_id"] == A
+    session.request("kill", attempt_id=A, signal="KILL")
+    session.exit_of(A)
+    assert session.request("release", attempt_id=A)["ok"]
+    assert not door.parent.exists()
 
 
 def test_the_kernel_ends_a_container_before_all_that_watches_it(session: Attached) -> None:

@@ -46,6 +46,7 @@ async def test_a_minimal_container_gets_the_defaults(client: Client) -> None:
             "max_price_per_hour": None,
         },
         "supervisor": False,
+        "api": False,
         "retries": {
             "max": 0,
             "on": ["failed"],

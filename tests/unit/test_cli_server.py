@@ -316,3 +316,24 @@ def test_logs_go_where_they_were_written(
     assert capsysbinary.readouterr() == (b"\x00\xffout\n", b"err\n")
     assert main(["logs", "--stream", "stderr", container_id]) == 0
     assert capsysbinary.readouterr() == (b"err\n", b"")
+
+
+# ---- trees ---------------------------------------------------------------------------------------
+
+
+def test_a_tree_is_cancelled_and_who_may_submit_is_shown(
+    server: CliServer, capsys: Capture
+) -> None:
+    container_id = submitted(capsys, "--api", "--", "true")
+    assert main(["show", container_id]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[-1] for line in shown.splitlines() if "api inside" in line] == ["yes"]
+    assert main(["cancel", "--tree", container_id]) == 0
+    assert f"{container_id} is being cancelled, with all below it" in capsys.readouterr().out
+    assert [each.cancel_requested for each in server.containers()] == [True]
+
+
+def test_a_job_has_no_tree_to_cancel(server: CliServer, capsys: Capture) -> None:
+    del server
+    assert main(["cancel", "--tree", "j-1"]) == 2
+    assert "longshore cancel j-1" in capsys.readouterr().err

@@ -318,7 +318,7 @@ def test_every_variable_that_an_attempt_finds_is_told() -> None:
     ours_to_run = (p for p in ROOT.glob("dispatcher/**/*.py") if "conformance" not in p.parts)
     sources = [ROOT / "pool/runner/invocation.py", *ours_to_run]
     words = {w for each in sources for w in re.findall(r"LONGSHORE_[A-Z_]+[A-Z]", each.read_text())}
-    of_commands = {"URL", "TOKEN", "CA_FILE", "DEBUG", "RUNNER_DIR", "PARAMETER"}
+    of_commands = {"TOKEN", "CA_FILE", "DEBUG", "RUNNER_DIR", "PARAMETER"}
     ours = words - {f"LONGSHORE_{name}" for name in of_commands}
     assert ours == told
 

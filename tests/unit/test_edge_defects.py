@@ -37,6 +37,12 @@ OTHERS = tuple(
     for folder in ("access", "config", "domain", "input", "server", "service")
 )
 
+# What is at an edge, or decides what an edge does, is tried here too, without so many.
+OTHERS = tuple(
+    f"dispatcher/{folder}/"
+    for folder in ("access", "client", "config", "domain", "server", "service")
+)
+
 PROBE = EdgeDefect(
     name="probe",
     guard="the greeting of the runner's bundle",

@@ -14,7 +14,7 @@ from longshore.pool.remote.link_attempts import AttemptFeed
 from longshore.pool.remote.session import Session
 from longshore.pool.remote.ssh import SshConnection
 from longshore.pool.remote.ssh_keys import load_or_create_private_key
-from longshore.pool.remote.wire import Push
+from longshore.pool.remote.wire import ApiBody, ApiGone, ApiRequest, Push
 from tests.rigs.link import Recorder, link_settings, make_link, order
 from tests.rigs.session import HELLO, Rig
 from tests.sshd_host import wait_until
@@ -75,6 +75,7 @@ class FedRig(Rig):
         self.feed.opened(self._attached())
 
     def pushed(self, message: Push) -> None:
+        assert not isinstance(message, ApiRequest | ApiBody | ApiGone)
         self.feed.pushed(self._attached(), message)
 
     def heard(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import assert_never
 
 import msgspec
@@ -20,6 +21,7 @@ from longshore.dispatcher.api.schemas.containers import (
 )
 from longshore.dispatcher.domain.containers import (
     Attempt,
+    Constraints,
     Container,
     ContainerSpec,
     Dependency,
@@ -42,14 +44,14 @@ def container_answer(
     *,
     most_attempts: int = SHOWN_ATTEMPTS,
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET,
+    cost_of_tree_usd: Decimal | None = None,
 ) -> ContainerAnswer:
     """Return a container as it is answered, with why it waits, if it does.
 
     Of its attempts it has the last `most_attempts`; `container` may lack earlier ones itself.
     """
-    ceiling = container.spec.constraints.max_price_usd_per_hour
     spec = container.spec
-    resources, constraints = spec.resources, spec.constraints
+    resources = spec.resources
     last = container.attempts[-1] if container.attempts else None
     return ContainerAnswer(
         id=container.id,
@@ -68,13 +70,9 @@ def container_answer(
         priority=container.priority,
         project=container.project,
         labels=dict(spec.labels),
-        constraints=ConstraintsAnswer(
-            labels=dict(constraints.labels),
-            instance_types=constraints.instance_types,
-            preemptible=constraints.preemptible.value,
-            max_price_per_hour=None if ceiling is None else usd(ceiling),
-        ),
+        constraints=_constraints(spec.constraints),
         supervisor=spec.supervisor,
+        api=spec.has_api,
         retries=_retries(spec),
         after=tuple(map(dependency_answer, spec.after)),
         not_before=rfc3339(spec.not_before),
@@ -103,6 +101,8 @@ def container_answer(
         cancel_requested=container.cancel_requested,
         kill_at=rfc3339(standing.kill_at),
         log_problem=log_problem,
+        cost_of_tree_usd=msgspec.UNSET if cost_of_tree_usd is None else usd(cost_of_tree_usd),
+        parent=container.parent or msgspec.UNSET,
         for_instance=container.pinned_to or msgspec.UNSET,
     )
 
@@ -117,6 +117,16 @@ def _secret_use(use: SecretUse) -> SecretUseAnswer:
             return SecretUseAnswer(name=use.secret, registry=use.target)
         case unknown:
             assert_never(unknown)
+
+
+def _constraints(wanted: Constraints) -> ConstraintsAnswer:
+    ceiling = wanted.max_price_usd_per_hour
+    return ConstraintsAnswer(
+        labels=dict(wanted.labels),
+        instance_types=wanted.instance_types,
+        preemptible=wanted.preemptible.value,
+        max_price_per_hour=None if ceiling is None else usd(ceiling),
+    )
 
 
 def container_bytes(container: Container) -> int:

@@ -51,6 +51,7 @@ _STATE = Choices(name="state", description="Only those in these states.", words=
 _INSTANCE = Text(name="instance", description="Only those that an attempt of ran on this instance.")
 _JOB = Text(name="job", description="Only the containers of this job, by its id.")
 _TASK = Text(name="task", description="Only those of tasks of this name.")
+_PARENT = Text(name="parent", description="Only those that this container submitted from inside.")
 _SUBMISSIONS: Mapping[str, Any] = {
     "one container": {
         "name": "train",
@@ -64,7 +65,7 @@ _SUBMISSIONS: Mapping[str, Any] = {
     "a list, all or nothing": [{"command": ["./a"]}, {"command": ["./b"], "priority": 800}],
 }
 LIST_PARAMETERS = (
-    *(_STATE, USER, PROJECT, NAME, _INSTANCE, _JOB, _TASK, ARRAY_INDEX),
+    *(_STATE, USER, PROJECT, NAME, _INSTANCE, _JOB, _TASK, ARRAY_INDEX, _PARENT),
     *PAGE_PARAMETERS,
 )
 
@@ -123,6 +124,7 @@ class ContainerRoutes:
             job_id=query.text(_JOB),
             task=query.text(_TASK),
             array_index=query.whole(ARRAY_INDEX),
+            parent=query.text(_PARENT),
         )
         caller, (cursor, limit) = caller_of(request), query.page()
         page = await self._page(which, caller, cursor=cursor, limit=limit)
@@ -139,7 +141,13 @@ class ContainerRoutes:
         caller = caller_of(request)
         container = await self._containers.container(path_id(request, "container"), caller=caller)
         standing, problem = self._standing(container, caller), self._logs.problem(container)
-        return json_response(container_answer(container, standing, log_problem=problem or None))
+        answer = container_answer(
+            container,
+            standing,
+            log_problem=problem or None,
+            cost_of_tree_usd=await self._containers.cost_of_tree_usd(container),
+        )
+        return json_response(answer)
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a container's priority."""
@@ -150,11 +158,14 @@ class ContainerRoutes:
         return self._answer(changed, caller)
 
     async def cancel(self, request: web.Request) -> web.Response:
-        """Ask for a container to be cancelled."""
+        """Ask for a container to be cancelled, or with all that it submitted from inside."""
         container_id = path_id(request, "container")
-        await self._bodies.decoded(request, partial(decode_one, wire.CancelRequest))
-        caller = caller_of(request)
-        cancelled = await self._containers.cancel(container_id, caller=caller)
+        wanted = await self._bodies.decoded(
+            request, partial(decode_one, wire.ContainerCancelRequest)
+        )
+        caller, containers = caller_of(request), self._containers
+        cancel = containers.cancel_tree if wanted.tree else containers.cancel
+        cancelled = await cancel(container_id, caller=caller)
         return self._answer(cancelled, caller, status=202)
 
     async def _page(
@@ -276,9 +287,9 @@ def _of_one(containers: ContainerRoutes, container: str) -> list[Route]:
             summary="Ask for a container to be cancelled",
             description="What waits is cancelled at once; what runs is told to end, and killed "
             "after its grace period.",
-            examples={"all there is to say": {}},
+            examples={"one": {}, "all below it too": {"tree": True}},
             refusals=(409,),
-            request=(wire.CancelRequest,),
+            request=(wire.ContainerCancelRequest,),
             answer=(wire.ContainerAnswer,),
             status=202,
         ),

@@ -48,7 +48,9 @@ _MANY_TASKS = 200
 _STATES = {state.value: state for state in JobState}
 
 _STATE = Choices(name="state", description="Only those in these states.", words=tuple(_STATES))
-_PARENT = Text(name="parent", description="Only the runs of this periodic or parameterized job.")
+_PARENT = Text(
+    name="parent", description="Only the runs of this job, or what this container submitted."
+)
 _OWN = Switch(name="own", description="Only what users submitted: no runs.")
 _ON_EACH_INSTANCE: Mapping[str, Any] = {
     "name": "node-exporter",

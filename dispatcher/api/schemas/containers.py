@@ -170,7 +170,8 @@ class RunRequest(Request, frozen=True, kw_only=True):
 
     Without an image there must be a `command`. With one it may be empty, for the image's CMD;
     `entrypoint` takes the place of the image's ENTRYPOINT (and CMD), [] for none.
-    With `init` its process 1 is an init of the engine's, where that has one.
+    With `init` its process 1 is an init of the engine's, where that has one. With `api`, as with
+    `supervisor`, it finds this API inside, and may submit and steer what it submitted.
     """
 
     fields_of_later_versions: ClassVar[frozenset[str]] = frozenset({"inputs", "outputs"})
@@ -233,6 +234,7 @@ class RunRequest(Request, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     constraints: ConstraintsRequest = ConstraintsRequest()
     supervisor: bool = False
+    api: bool = False
     retries: RetriesRequest = RetriesRequest()
     after: list[str | DependencyRequest] = []
     not_before: Moment | None = None
@@ -298,6 +300,12 @@ class RotationAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many secrets were encrypted anew with a new key."""
 
     secrets: Annotated[int, NEVER_ABSENT]
+
+
+class ContainerCancelRequest(Request, frozen=True, kw_only=True):
+    """The cancellation of a container, with `tree` also of all that it submitted from inside."""
+
+    tree: bool = False
 
 
 class ReasonAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -427,12 +435,14 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     that waits `waiting` is a sentence, `waiting_for` the same as data; `position` counts from 1 of
     `queue_length`. `doubt` says what nobody knows of one that should run.
     In `env` a secret value is shown as {"secret": true}.
+    `parent` is the container that submitted it from inside.
     `for_instance` is the instance for which a system or sysbatch job has it. `attempts` are the
     latest, the last of all last: up to 10 of each in a list and in an event, up to 100 of one that
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
     to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
     `log_problem`, of one that is asked for alone, is why what it writes does not come at present,
-    or that some of it was lost.
+    or that some of it was lost. `cost_of_tree_usd`, there too, is what it and all below it cost,
+    where it submitted any from inside.
     """
 
     id: Annotated[str, NEVER_ABSENT]
@@ -453,6 +463,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
     constraints: ConstraintsAnswer
     supervisor: bool
+    api: Annotated[bool, absent_as(False)]
     retries: RetriesAnswer
     after: tuple[DependencyAnswer, ...]
     not_before: str | None
@@ -480,8 +491,10 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None
     cancel_requested: bool
     kill_at: str | None
+    parent: str | msgspec.UnsetType = msgspec.UNSET
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET
+    cost_of_tree_usd: Decimal | msgspec.UnsetType = msgspec.UNSET
 
 
 class ContainerList(msgspec.Struct, frozen=True, kw_only=True):

@@ -266,13 +266,14 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `tasks` are left out where many jobs are listed, and in events; what is only for jobs of other
     types is left out too. `revision` is null where a job is never revised, `parent` the job whose
-    run it is, "" for none, `launched_for` the time of its schedule for which its last run was made.
-    `next_launch`, the next time of it, is told of one job alone; null for none, as while it is
-    held. There, too, a periodic job says in `waiting_for` which run must end before another is
-    launched, and a job for each instance why no instance takes anything of it; null where nothing
-    must, or one does, or some of it lives. In `trouble` it says, in
-    lists too, that its program is started again and again, or that no type would do; else null.
-    `cancel_requested` says that it is to be cancelled, though some of it may not have ended yet.
+    run it is, or the container that submitted it from inside, "" for neither, `launched_for` the
+    time of its schedule for which its last run was made. `next_launch`, the next time of it, is
+    told of one job alone; null for none, as while it is held. There, too, a periodic job says in
+    `waiting_for` which run must end before another is launched, and a job for each instance why no
+    instance takes anything of it; null where nothing must, or one does, or some of it lives. In
+    `trouble` it says, in lists too, that its program is started again and again, or that no type
+    would do; else null. `cancel_requested` says that it is to be cancelled, though some of it may
+    not have ended yet.
     """
 
     id: Annotated[str, NEVER_ABSENT]

@@ -55,6 +55,7 @@ def specification(request: RunRequest, defaults: Defaults, seal: Seal) -> Contai
         retries=_retries(request.retries),
         unnamed=tuple(sorted(set(defaults.type_dimensions) - _named(request))),
         supervisor=request.supervisor,
+        api=request.api,
         after=dependencies(request.after),
         not_before=None if request.not_before is None else parse_moment(request.not_before),
         time_limit_s=request.time_limit_s,

@@ -191,6 +191,8 @@ def show_fields(seen: ContainerAnswer) -> list[tuple[str, str]]:
         ("time limit", output.duration(seen.time_limit_s)),
         ("grace period", output.duration(seen.grace_period_s)),
         ("supervisor", "yes" if seen.supervisor else ""),
+        ("api inside", "yes" if seen.api else ""),
+        ("submitted by", seen.parent or ""),
         ("labels", _pairs(seen.labels)),
         ("priority", str(seen.priority)),
         ("user", seen.user),
@@ -202,6 +204,10 @@ def show_fields(seen: ContainerAnswer) -> list[tuple[str, str]]:
         ("instance", (placed and seen.instance) or ""),
         ("instance type", (placed and seen.instance_type) or ""),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
+        (
+            "cost of tree",
+            output.money(seen.cost_of_tree_usd) if seen.cost_of_tree_usd else "",
+        ),
     ]
 
 

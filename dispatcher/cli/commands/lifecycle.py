@@ -57,16 +57,23 @@ def wait(
 
 @click.command()
 @click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
+@click.option("--tree", is_flag=True, help="Cancel all that these containers submitted, too.")
 @server_command
-def cancel(*, client: CommandClient, identifiers: tuple[str, ...]) -> int:
+def cancel(*, client: CommandClient, identifiers: tuple[str, ...], tree: bool) -> int:
     """Cancel containers and whole jobs.
 
     What runs gets TERM, and KILL if it does not end.
     """
 
     def cancel_one(identifier: str) -> str:
-        client.send("POST", path_of(identifier, "/cancel"), {})
-        return f"{identifier} is being cancelled"
+        if tree and is_job(identifier):
+            raise CommandFailure(
+                f"{identifier} is a job, and --tree is for containers",
+                remedy=f"Cancel all of it with 'longshore cancel {identifier}'",
+                exit_code=USAGE,
+            )
+        client.send("POST", path_of(identifier, "/cancel"), {"tree": True} if tree else {})
+        return f"{identifier} is being cancelled" + (", with all below it" if tree else "")
 
     return _each(identifiers, cancel_one)
 

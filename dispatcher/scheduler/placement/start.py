@@ -81,6 +81,7 @@ class AttemptStarter:
             command=spec.command,
             entrypoint=spec.entrypoint,
             init=spec.init,
+            api=spec.has_api,
             env=environment(container, attempt, array_size, more),
             cpu_millis=need.cpu_millis or SHARED_CPU_MILLIS,
             memory_bytes=need.memory_bytes,
