@@ -73,6 +73,7 @@ class Doors:
         self._buckets = RequestBuckets(requests_per_s=config.requests_per_s, burst=config.burst)
         self._streams_most = config.streams
         tokens.on_revoked = self.cut_off
+        self._requests: dict[str, set[web.Request]] = {}
         self._streams: dict[str, set[asyncio.Transport]] = {}
 
     @property
@@ -156,10 +157,28 @@ class Doors:
             if timer is not None:
                 timer.cancel()
 
+    @contextmanager
+    def asking(self, request: web.Request, caller: Principal) -> Iterator[None]:
+        """Know of a request for as long as it is carried out."""
+        requests = self._requests.setdefault(_name_of(caller), set())
+        requests.add(request)
+        try:
+            yield
+        finally:
+            requests.discard(request)
+            if not requests:
+                self._requests.pop(_name_of(caller), None)
+
     def cut_off(self, token_id: str) -> None:
-        """End the streams of a token that lets nobody in any more."""
+        """End what a token follows that lets nobody in any more, and what it has not yet said.
+
+        Who began a request before and sends the rest of it later would change something after all.
+        """
         for transport in list(self._streams.get(token_id, ())):
             transport.close()
+        for request in list(self._requests.get(token_id, ())):
+            if request.transport is not None and not request.content.is_eof():
+                request.transport.abort()
 
 
 def peer_of(request: web.Request) -> int | None:

@@ -22,6 +22,8 @@ from longshore.dispatcher.service.audit import AuditOutcome, AuditService
 from longshore.dispatcher.service.contracts import Forbidden, Unavailable
 from longshore.drivers.errors import InvalidRequest
 
+_ACTION_CHARACTERS = 300
+
 
 class Entrance:
     """Guards routes; `audit` has each request that is to change something."""
@@ -45,7 +47,8 @@ class Entrance:
             caller = await self._doors.enter(request)
             set_caller(request, caller)
             if route.changes:
-                return await self._noted(request, route, caller)
+                with self._doors.asking(request, caller):
+                    return await self._noted(request, route, caller)
             self._expect_allowed(route, caller)
             counted = self._doors.stream(request, caller) if route.streams else nullcontext()
             with counted:
@@ -57,7 +60,7 @@ class Entrance:
         self, request: web.Request, route: Route, caller: Principal
     ) -> web.StreamResponse:
         """Answer a request that is to change something, with an entry of it in the audit log."""
-        action = f"{request.method} {request.path}"
+        action = f"{request.method} {request.path}"[:_ACTION_CHARACTERS]
         address = caller.attempt_id or self._doors.address_of(request)
         entry = self._audit.begin(caller, address=address, action=action)
         response: web.StreamResponse

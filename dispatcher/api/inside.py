@@ -29,7 +29,7 @@ from yarl import URL
 from longshore.dispatcher.api.render.problems import RETRY_AFTER_S, problem
 from longshore.dispatcher.domain.principals import Door, Principal, Role
 from longshore.dispatcher.engine.view import EngineView
-from longshore.pool.remote.api_relay import ApiAnswer, ApiCall, OnAnswer
+from longshore.pool.remote.api_relay import ApiAnswer, InsideCall, OnAnswer
 
 ANSWER_BYTES_MOST = 16 * 2**20
 AT_ONCE_MOST = 128
@@ -70,12 +70,12 @@ class ContainerDoor:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def call(self, call: ApiCall, on_answer: OnAnswer) -> None:
+    def call(self, call: InsideCall, on_answer: OnAnswer) -> None:
         """Have a request answered; once the loop is closed nobody is."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._begin, call, on_answer)
 
-    def _begin(self, call: ApiCall, on_answer: OnAnswer) -> None:
+    def _begin(self, call: InsideCall, on_answer: OnAnswer) -> None:
         if self._server is None or len(self._tasks) >= AT_ONCE_MOST:
             on_answer(_refusal(503, "The server is busy: ask again."))
             return
@@ -83,7 +83,7 @@ class ContainerDoor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, call: ApiCall, server: web.Server, on_answer: OnAnswer) -> None:
+    async def _carry(self, call: InsideCall, server: web.Server, on_answer: OnAnswer) -> None:
         caller = self.principal(call)
         if caller is None:
             _log.warning(
@@ -103,7 +103,7 @@ class ContainerDoor:
             answer = _refusal(503, "The server could not answer: ask again.")
         on_answer(answer)
 
-    def principal(self, call: ApiCall) -> Principal | None:
+    def principal(self, call: InsideCall) -> Principal | None:
         """Return who asks, None where that is nobody whom the worker may speak for."""
         found = self._view.of_attempt(call.attempt_id)
         if found is None:
@@ -121,7 +121,7 @@ class ContainerDoor:
             attempt_id=attempt.id,
         )
 
-    async def _ask(self, call: ApiCall, caller: Principal, server: web.Server) -> ApiAnswer:
+    async def _ask(self, call: InsideCall, caller: Principal, server: web.Server) -> ApiAnswer:
         theirs, ours = socket.socketpair()
         for each in (theirs, ours):
             each.setblocking(False)
@@ -140,7 +140,7 @@ class ContainerDoor:
             ours.close()
 
 
-async def _asked(call: ApiCall, connection: socket.socket) -> ApiAnswer:
+async def _asked(call: InsideCall, connection: socket.socket) -> ApiAnswer:
     """Return what a server at the other end of a connection answers; raises as aiohttp does."""
     async with (
         aiohttp.ClientSession(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 from aiohttp import web
@@ -97,7 +98,9 @@ class _Connection(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or close it when there are too many."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type
-        if len(self._server.connections) >= self._limits.connections:
+        # Whoever fills the places shuts nobody out of the socket by which an admin ends that.
+        is_local = transport.get_extra_info("socket").family == socket.AF_UNIX
+        if not is_local and len(self._server.connections) >= self._limits.connections:
             self._server.full.tell(limit=self._limits.connections)
             transport.abort()
             return

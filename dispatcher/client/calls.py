@@ -77,6 +77,8 @@ class RunFields(TypedDict, total=False):
     labels: Mapping[str, str]
     constraints: Mapping[str, object]
     supervisor: bool
+    api: bool
+    secrets: Sequence[Mapping[str, object]]
     retries: Mapping[str, object]
     after: Sequence[str | Mapping[str, object]]
     not_before: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from pathlib import Path
 
 from longshore.dispatcher.config.model import TlsConfig
@@ -21,18 +22,37 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, tls: TlsConfig) -> None:
-    """Have connections from now on get the certificate that the files hold; raises as above."""
-    for name, path in (("certificate", tls.certificate), ("private_key", tls.private_key)):
-        try:
-            Path(path).read_bytes()
-        except OSError as error:
-            said = f"{path} cannot be read: {error.strerror}"
-            raise ConfigError([(f"tls.{name}", said)]) from error
+    """Have connections from now on get the certificate that the files hold; raises as above.
+
+    A pair is tried before, elsewhere: a context whose loading fails has the new certificate and the
+    old key, and serves nobody any more. What is loaded are the very bytes that were tried, whatever
+    becomes of the files meanwhile.
+    """
+    with tempfile.TemporaryDirectory(prefix="longshore-tls-") as private:
+        copy = TlsConfig(
+            certificate=_copied(tls.certificate, "certificate", private),
+            private_key=_copied(tls.private_key, "private_key", private),
+        )
+        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), copy, told=tls)
+        _load(context, copy, told=tls)
+
+
+def _copied(path: str, name: str, directory: str) -> str:
+    copy = Path(directory) / name
+    try:
+        copy.write_bytes(Path(path).read_bytes())
+    except OSError as error:
+        said = f"{path} cannot be read: {error.strerror}"
+        raise ConfigError([(f"tls.{name}", said)]) from error
+    return str(copy)
+
+
+def _load(context: ssl.SSLContext, tls: TlsConfig, *, told: TlsConfig) -> None:
     try:
         # Without a password callback an encrypted key would ask for one on the terminal.
         context.load_cert_chain(tls.certificate, tls.private_key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
-        said = f"does not go with {tls.private_key}, or is none: {_in_words(error)}"
+        said = f"does not go with {told.private_key}, or is none: {_in_words(error)}"
         raise ConfigError([("tls.certificate", said)]) from error
 
 

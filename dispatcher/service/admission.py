@@ -250,7 +250,7 @@ class AdmissionController:
                 hint = f" ({did_you_mean(use.secret, names)})" if names else ""
                 sentence = (
                     f"there is no secret {quoted(use.secret)} in project {project}{hint}: a lead"
-                    f" sets it with 'longshore secret set {use.secret}'"
+                    f" sets it with 'longshore secret set {use.secret} --project {project}'"
                 )
                 problems.append((f"{element(f'{path}.secrets', number)}.name", sentence))
         if problems:

@@ -444,13 +444,17 @@ class JobService:
 
         Raises as `cancel` does, and `InvalidRequest` for more than a policy allows.
         """
-        own = await self._own(job_id, caller)
-        expect_allowed_priority(self._policies, own, priority, caller)
+        await self.expect_priority(job_id, priority, caller=caller)
         change = RequestJobPriority(job_id=job_id, priority=priority)
         event = JobPriorityRequested(job_id=job_id, priority=priority)
         with self._admission.reserve_classes(self._held_back(job_id) if priority > 0 else []):
             await self._admission.request(change, event)
         return await self._stored(job_id)
+
+    async def expect_priority(self, job_id: str, priority: int, *, caller: Principal) -> None:
+        """Raise what `set_priority` would of a caller and its policies, and change nothing."""
+        own = await self._own(job_id, caller)
+        expect_allowed_priority(self._policies, own, priority, caller)
 
     async def hold(self, job_id: str, *, held: bool, caller: Principal) -> Job:
         """Commit whether a job starts anything new, then tell the engine; raises as `cancel`."""

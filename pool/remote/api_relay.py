@@ -36,7 +36,7 @@ PIECE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiCall:
+class InsideCall:
     """A request from inside of an attempt, as a worker tells it: nothing of it is checked."""
 
     worker_id: str
@@ -64,7 +64,7 @@ OnAnswer = Callable[[ApiAnswer], None]
 class ApiPort(Protocol):
     """Who answers; called from sessions' threads, never blocks."""
 
-    def call(self, call: ApiCall, on_answer: OnAnswer) -> None:
+    def call(self, call: InsideCall, on_answer: OnAnswer) -> None:
         """Have a request answered: `on_answer` is called once at most, from any thread."""
         ...
 
@@ -72,7 +72,7 @@ class ApiPort(Protocol):
 class NoApi:
     """Answers where there is nothing to ask."""
 
-    def call(self, call: ApiCall, on_answer: OnAnswer) -> None:
+    def call(self, call: InsideCall, on_answer: OnAnswer) -> None:
         """Answer that there is nothing here."""
         del call
         on_answer(ApiAnswer(status=503))
@@ -151,7 +151,7 @@ class ApiRelay:
                 return
             body, exchange.body = bytes(exchange.body), bytearray()
             exchange.is_handed_over = True
-        call = ApiCall(
+        call = InsideCall(
             worker_id=self._worker_id,
             attempt_id=head.attempt_id,
             method=head.method,

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,43 @@ def open_server() -> Iterator[DispatcherProcess]:
         Path(directory).chmod(0o755)
         with DispatcherProcess(Path(directory), CONFIG) as process:
             yield process
+
+
+def test_what_was_begun_before_a_token_was_revoked_is_not_carried_out(
+    server: DispatcherProcess,
+) -> None:
+    token_id, headers = made_token(server)
+    host, port = server.url.removeprefix("http://").split(":")
+    body = json.dumps({"command": ["true"], "name": "late"}).encode()
+    with socket.create_connection((host, int(port)), timeout=30) as late:
+        late.sendall(
+            b"POST /v1/containers HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            + f"Authorization: {headers['Authorization']}\r\n".encode()
+            + f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body[:5]
+        )
+
+        def is_under_way() -> bool:
+            _, page = local_call(socket_of(server), "GET", f"/v1/audit?token={token_id}")
+            return bool(page["items"])
+
+        wait_for(is_under_way, "the request is known")
+        local_call(socket_of(server), "POST", f"/v1/tokens/{token_id}/revoke", {})
+        with suppress(ConnectionError):
+            late.sendall(body[5:])
+            assert late.recv(1000) == b""
+    _, page = local_call(socket_of(server), "GET", "/v1/containers?name=late")
+    assert page["items"] == []
+
+
+def test_an_admin_comes_in_though_all_places_are_taken(server: DispatcherProcess) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        for _ in range(520):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+        with pytest.raises(urllib3.exceptions.HTTPError):
+            urllib3.request("GET", f"{server.url}/health/live", retries=False, timeout=10)
+        assert local_call(socket_of(server), "GET", "/v1/whoami")[0] == 200
 
 
 def test_the_socket_is_for_the_servers_own_user_alone(open_server: DispatcherProcess) -> None:
@@ -296,6 +334,14 @@ def test_tls_and_a_certificate_that_is_renewed(tmp_path: Path) -> None:
             timeout_s=40,
         )
         assert renewed()
+        files["certificate"].write_bytes(first.issue_cert("127.0.0.1").cert_chain_pems[0].bytes())
+        looks = len(server.log_lines())
+        wait_for(
+            lambda: any("was not read again" in each for each in server.log_lines()[looks:]),
+            "the log says so of another half",
+            timeout_s=40,
+        )
+        assert renewed(), "the pair before is used, as a whole"
 
 
 def test_a_store_from_before_tokens_is_taken_over(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/service/containers.py",
         old="        await self._kinship.expect_visible(found, caller)\n",
         new="",
-        test=f"{_TABLE}[stranger]",
+        test=f"{_TABLE}[stranger-token]",
     ),
     EdgeDefect(
         name="a_stranger_sees_a_job",
@@ -182,7 +182,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/service/jobs.py",
         old="        await self._kinship.expect_visible(found, caller)\n",
         new="",
-        test=f"{_TABLE}[stranger]",
+        test=f"{_TABLE}[stranger-token]",
     ),
     EdgeDefect(
         name="a_mate_cancels_anothers_container",
@@ -190,7 +190,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/service/containers.py",
         old="        await self._kinship.expect_own(found, caller)\n",
         new="",
-        test=f"{_TABLE}[mate]",
+        test=f"{_TABLE}[mate-token]",
     ),
     EdgeDefect(
         name="a_mate_cancels_anothers_job",
@@ -198,7 +198,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/service/jobs.py",
         old="        await self._kinship.expect_own(found, caller)\n",
         new="",
-        test=f"{_TABLE}[mate]",
+        test=f"{_TABLE}[mate-token]",
     ),
     EdgeDefect(
         name="a_user_is_answered_as_an_admin",
@@ -206,7 +206,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/api/entrance.py",
         old="        if not allows(route.access, caller.role):",
         new="        if False:",
-        test=f"{_TABLE}[owner]",
+        test=f"{_TABLE}[owner-token]",
     ),
     EdgeDefect(
         name="a_list_has_what_others_have",
@@ -311,5 +311,37 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         old="any(fnmatchcase(project, each) for each in patterns)",
         new="bool(patterns)",
         test="tests/unit/test_policies.py::test_a_policy_is_for_some",
+    ),
+    EdgeDefect(
+        name="what_was_begun_outlives_the_token",
+        guard="A request whose body comes after the revocation is not carried out",
+        file="dispatcher/api/doors.py",
+        old="            if request.transport is not None and not request.content.is_eof():",
+        new="            if False:",
+        test=(f"{_SERVER}::test_what_was_begun_before_a_token_was_revoked_is_not_carried_out"),
+    ),
+    EdgeDefect(
+        name="whoever_takes_all_places_shuts_out_the_admins",
+        guard="The Unix socket has its own places",
+        file="dispatcher/api/server.py",
+        old="        if not is_local and len(",
+        new="        if len(",
+        test=f"{_SERVER}::test_an_admin_comes_in_though_all_places_are_taken",
+    ),
+    EdgeDefect(
+        name="an_event_says_for_whom_one_made_way",
+        guard="No event names what its subscriber does not see",
+        file="dispatcher/api/routes/events.py",
+        old="    if isinstance(attempts, list):",
+        new="    if False:",
+        test="tests/unit/test_visibility.py::test_an_event_names_what_its_reader_sees",
+    ),
+    EdgeDefect(
+        name="a_key_crosses_projects",
+        guard="A key means another request to a caller with another project",
+        file="dispatcher/api/validate/submissions.py",
+        old='    usual = project in ("", defaults.project)',
+        new="    usual = True",
+        test="tests/unit/test_visibility.py::test_one_key_is_anothers_in_another_project",
     ),
 )

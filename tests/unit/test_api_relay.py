@@ -13,8 +13,8 @@ from longshore.pool.remote.api_relay import (
     HELD_BYTES_MOST,
     OPEN_MOST,
     ApiAnswer,
-    ApiCall,
     ApiRelay,
+    InsideCall,
     OnAnswer,
 )
 from longshore.pool.remote.wire import ApiBody, ApiGone, ApiRequest, Push
@@ -28,9 +28,9 @@ class Asked:
     """Keeps what is asked, and how to answer it."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[ApiCall, OnAnswer]] = []
+        self.calls: list[tuple[InsideCall, OnAnswer]] = []
 
-    def call(self, call: ApiCall, on_answer: OnAnswer) -> None:
+    def call(self, call: InsideCall, on_answer: OnAnswer) -> None:
         self.calls.append((call, on_answer))
 
 
@@ -67,7 +67,7 @@ class RelayRig(Rig):
             with contextlib.suppress(ConnectionError):  # it has ended over one before
                 self.say(message)
 
-    def asked(self, number: int) -> tuple[ApiCall, OnAnswer]:
+    def asked(self, number: int) -> tuple[InsideCall, OnAnswer]:
         """Return the call of this number, once it is there."""
         wait_until(lambda: len(self.port.calls) > number, "the call")
         return self.port.calls[number]
@@ -107,7 +107,7 @@ def piece(exchange: int, data: bytes) -> dict[str, Any]:
 def test_a_request_is_handed_over_with_the_worker_that_brought_it(rig: RelayRig) -> None:
     rig.tell(head(1, length=5), piece(1, b"[1"), piece(1, b",2]"))
     call, _ = rig.asked(0)
-    assert call == ApiCall(
+    assert call == InsideCall(
         worker_id="w-1",
         attempt_id="c-1-1",
         method="POST",

@@ -292,14 +292,17 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/metrics",
     }
     schemas = document["components"]["schemas"]
-    assert set(schemas["ContainerRequest"]["properties"]) == {*FULL, "after"}
+    assert set(schemas["ContainerRequest"]["properties"]) == {*FULL, "after", "secrets"}
     ours = {"name", "type", "priority", "project", "labels", "tasks"}
     by_type = {
         *("update", "late_joiners", "on_paused", "ignore_system"),
         *("mode", "size", "runtime_s", "scale_up", "periodic", "parameterized"),
     }
     assert set(schemas["JobRequest"]["properties"]) == ours | by_type
-    of_a_task = {*FULL, "after", "array", "role", "startup_order"} - {"priority", "project"}
+    of_a_task = {*FULL, "after", "secrets", "array", "role", "startup_order"} - {
+        "priority",
+        "project",
+    }
     assert set(schemas["TaskRequest"]["properties"]) == of_a_task
     references = {
         part.split('"')[0] for part in json.dumps(document).split('"#/components/schemas/')[1:]

@@ -30,6 +30,8 @@ EXAMPLES = {
 # Those who use the example, and would not have to learn of another such thing.
 MERE_USERS = {
     FIELD: {
+        "dispatcher/domain/policies.py": "a rule of policies is of it, as others are of others",
+        "tests/unit/test_policies.py": "the same",
         "tests/unit/test_planner.py": "demands a price, for something else to be so",
         "tests/unit/test_planner_edge_cases.py": "the same",
         "tests/unit/test_preemptible.py": "the same",

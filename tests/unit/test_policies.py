@@ -407,3 +407,12 @@ async def test_nothing_is_taken_in_that_a_broken_policy_did_not_pass(ways: Ways)
     for way in SPEC_WAYS:
         status, _, _ = await ways.go(way, GOOD, None, Policies(own=(("broken", broken),)))
         assert status == 500, way
+
+
+async def test_a_change_that_is_refused_changes_nothing(ways: Ways) -> None:
+    job_id = await ways.made("/v1/jobs", {"tasks": [GOOD]})
+    ways.under(Policies(rules=(policy(priority_max=600),)))
+    status, _ = await ways.send("PATCH", f"/v1/jobs/{job_id}", {"held": True, "priority": 700})
+    assert status == 400
+    async with ways._session.get(f"{ways._url}/v1/jobs/{job_id}", headers=ways._headers) as answer:
+        assert (await answer.json())["held"] is False

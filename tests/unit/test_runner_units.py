@@ -91,7 +91,7 @@ def test_the_runner_is_python_3_8_and_needs_nothing_else(path: Path) -> None:
 
 STANDARD = """
 __future__ argparse base64 collections contextlib ctypes errno fcntl hashlib json os pool pwd re
-resource select selectors shlex signal socket stat struct subprocess sys time typing
+resource select selectors shlex shutil signal socket stat struct subprocess sys time typing
 """
 """What Python 3.8 has, of what the runner uses; look into its documentation before adding one."""
 

@@ -41,6 +41,7 @@ MAY_IMPORT_MORE = {
     "dispatcher.scheduler.system.controller": "puts the parts of system scheduling together",
     "dispatcher.server.wiring": "puts the parts of the server together",
     "dispatcher.service.admission": "whatever is taken in is checked against all limits here",
+    "dispatcher.service.containers": "takes in, shows and steers containers for every caller",
     "dispatcher.service.jobs": "checks, makes, plans and changes jobs of every type",
     "dispatcher.service.services": "puts the services together",
     "dispatcher.state.containers": "every change of a container goes through it",
@@ -319,7 +320,7 @@ def test_a_module_imports_few_of_ours() -> None:
     counts = {each.name: house.own_imports(each, tree) for each in house.code(tree)}
     assert len(counts) > 300
     expect_none(list(wrong_list_of_importers(counts, frozenset(MAY_IMPORT_MORE))))
-    assert len(MAY_IMPORT_MORE) <= 16
+    assert len(MAY_IMPORT_MORE) <= 17
 
 
 def test_a_module_with_one_importer_says_why_it_stands_alone() -> None:

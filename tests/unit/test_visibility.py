@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from longshore.dispatcher.api.routes.events import without_others
 from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.principals import Door, Principal, Role
@@ -140,3 +141,58 @@ async def test_why_one_waits_names_nobody_elses(monkeypatch: pytest.MonkeyPatch)
                 assert theirs not in text, path
                 async with session.get(f"{url}{path}", headers=eve) as answer:
                     assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (
+            {
+                "project": "a",
+                "attempts": [{"reason": {"message": "it made way for j-theirs000000"}}],
+            },
+            {"attempts": [{"reason": {"message": "it made way for what is another project's"}}]},
+        ),
+        (
+            {"reason": {"message": "it made way for c-theirs000000"}, "attempts": []},
+            {"reason": {"message": "it made way for what is another project's"}},
+        ),
+        (
+            {
+                "waiting": "behind c-theirs000000: x (position 2 of 2)",
+                "waiting_for": {"message": "behind c-theirs000000: x", "behind": "c-theirs000000"},
+            },
+            {
+                "waiting": "behind what is another project's: x (position 2 of 2)",
+                "waiting_for": {"message": "behind what is another project's: x", "behind": None},
+            },
+        ),
+    ],
+)
+def test_an_event_names_what_its_reader_sees(data: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert without_others(data, ANN, project_of) == {**data, **shown}
+    assert without_others(data, ME, project_of) is data
+
+
+async def test_one_key_is_anothers_in_another_project() -> None:
+    rig = ApiRig()
+    async with rig.served() as services:
+        doors = doors_of(services, mode=AuthMode.REQUIRED, now=lambda: rig.now)
+        async with serving(services, doors=doors) as (url, _), aiohttp.ClientSession() as session:
+            statuses = []
+            for project in ("a", "b"):
+                wanted = NewToken(
+                    name="",
+                    user="ann",
+                    role=Role.USER,
+                    projects=(project,),
+                    default_project="",
+                    expires_at=None,
+                )
+                _, text = await services.tokens.create(wanted, caller=ME)
+                headers = {"Authorization": f"Bearer {text}", "Idempotency-Key": "k"}
+                async with session.post(
+                    f"{url}/v1/containers", json={"command": ["true"]}, headers=headers
+                ) as made:
+                    statuses.append((made.status, (await made.json()).get("project")))
+    assert statuses == [(201, "a"), (422, None)]

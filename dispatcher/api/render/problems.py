@@ -100,7 +100,10 @@ def answer_for(error: Exception, *, where: str) -> web.Response:
 def _not_let_in(error: Unauthorized | TooManyRequests) -> web.Response:
     match error:
         case Unauthorized():
-            return problem(401, str(error), headers={"WWW-Authenticate": _CHALLENGE})
+            refusal = problem(401, str(error), headers={"WWW-Authenticate": _CHALLENGE})
+            # Connections are few, and nobody is let in with this one.
+            refusal.force_close()
+            return refusal
         case TooManyRequests():
             later = {"Retry-After": str(math.ceil(error.retry_after_s))}
             return problem(429, str(error), headers=later)

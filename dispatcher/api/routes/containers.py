@@ -244,6 +244,7 @@ def _of_all(containers: ContainerRoutes) -> list[Route]:
             path="/v1/containers",
             handler=containers.list,
             operation_id="list_containers",
+            refusals=(404,),
             summary="List containers, newest first",
             description="Filters that are given together must all hold. Of each container the last "
             "attempts are shown.",

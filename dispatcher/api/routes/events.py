@@ -14,6 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from aiohttp import web
 
@@ -191,7 +192,7 @@ class EventStream:
             return self._encoder.encoded(event)
         if not self._caller.sees(str(event.data.get("project", ""))):
             return b""
-        shown = _without_others(event.data, self._caller, self._project_of)
+        shown = without_others(event.data, self._caller, self._project_of)
         if shown is event.data:
             return self._encoder.encoded(event)
         return self._encoder.anew(replace(event, data=shown))
@@ -207,21 +208,31 @@ class EventStream:
         return True
 
 
-def _without_others(
+def without_others(
     data: dict[str, object], caller: Principal, project_of: ProjectOf
 ) -> dict[str, object]:
-    """Return an event's data without the id of a container that a caller does not see."""
-    waits = data.get("waiting_for")
-    behind = waits.get("behind") if isinstance(waits, dict) else None
-    if not isinstance(waits, dict) or not behind or caller.sees(project_of(str(behind))):
-        return data
-    message = shown_sentence(str(waits["message"]), caller, project_of)
-    waiting = shown_sentence(str(data.get("waiting") or ""), caller, project_of) or None
-    return {
-        **data,
-        "waiting": waiting,
-        "waiting_for": {**waits, "message": message, "behind": None},
-    }
+    """Return an event's data without the ids of containers and jobs that a caller does not see.
+
+    It is the same object where there are none.
+    """
+
+    def shown(value: Any) -> Any:
+        if not isinstance(value, dict) or "message" not in value:
+            return value
+        sentence = shown_sentence(str(value["message"]), caller, project_of)
+        return value if sentence == value["message"] else {**value, "message": sentence}
+
+    told = dict(data)
+    told["reason"], waits = shown(data.get("reason")), shown(data.get("waiting_for"))
+    if isinstance(waits, dict) and waits is not data.get("waiting_for"):
+        waits = {**waits, "behind": None}
+        told["waiting"] = shown_sentence(str(data.get("waiting") or ""), caller, project_of)
+    told["waiting_for"] = waits
+    attempts = data.get("attempts")
+    if isinstance(attempts, list):
+        told["attempts"] = [{**each, "reason": shown(each.get("reason"))} for each in attempts]
+    changed = {name: value for name, value in told.items() if value != data.get(name)}
+    return {**data, **changed} if changed else data
 
 
 async def _close(events: AsyncIterator[ServerEvent]) -> None:

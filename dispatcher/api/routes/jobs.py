@@ -152,6 +152,8 @@ class JobRoutes:
         job_id = path_id(request, "job")
         wanted = await self._bodies.decoded(request, partial(decode_one, JobChangeRequest))
         changed, caller = None, caller_of(request)
+        if wanted.priority is not None:
+            await self._jobs.expect_priority(job_id, wanted.priority, caller=caller)
         # Nothing may start in between that shall not: held first, or released last.
         if wanted.held:
             changed = await self._jobs.hold(job_id, held=True, caller=caller)
@@ -270,6 +272,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             path="/v1/jobs",
             handler=jobs.list,
             operation_id="list_jobs",
+            refusals=(404,),
             summary="List jobs, newest first, without their tasks",
             description="Filters that are given together must all hold.",
             answer=(job_wire.JobList,),

@@ -23,7 +23,7 @@ from longshore.dispatcher.api.validate.containers import (
 from longshore.dispatcher.api.validate.job_tasks import GivenTask, check_tasks
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.validate.specification import Seal, specification
-from longshore.dispatcher.api.validate.submissions import fingerprint
+from longshore.dispatcher.api.validate.submissions import fingerprint_in
 from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import (
     VALUES_MOST_BYTES,
@@ -355,7 +355,8 @@ class JobDecoder:
         `project` is that of a job which names none, "" for the default one.
         """
         value = parse_json(body)
-        return JobSubmission(job=self.job(value, project=project), fingerprint=fingerprint(value))
+        job = self.job(value, project=project)
+        return JobSubmission(job=job, fingerprint=fingerprint_in(project, value, self._defaults))
 
     def job(self, value: Any, *, project: str = "") -> NewJob:
         """Return the job that `value`, as a parser of JSON gave it, asks for.

@@ -77,7 +77,7 @@ class SubmissionDecoder:
                 for request in requests
             ),
             listed=listed,
-            fingerprint=fingerprint(value),
+            fingerprint=fingerprint_in(project, value, self._defaults),
         )
 
     def _requests(self, items: list[tuple[str, Any]]) -> list[ContainerRequest]:
@@ -112,6 +112,15 @@ class SubmissionDecoder:
             priority=defaults.priority if request.priority is None else request.priority,
             project=project if request.project is None else request.project,
         )
+
+
+def fingerprint_in(project: str, value: Any, defaults: Defaults) -> str:
+    """Return the fingerprint of a body of a caller whose project is another than the usual one.
+
+    The same body means something else to a caller with another project.
+    """
+    usual = project in ("", defaults.project)
+    return fingerprint(value if usual else {"project": project, "body": value})
 
 
 def fingerprint(value: Any) -> str:

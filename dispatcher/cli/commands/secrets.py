@@ -8,23 +8,21 @@ from urllib.parse import quote
 import click
 
 from longshore.dispatcher.api.schemas.containers import RotationAnswer, SecretAnswer, SecretList
+from longshore.dispatcher.api.schemas.tokens import CallerAnswer
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
 from longshore.dispatcher.cli.secret_values import value_given, value_in
 
-PROJECT_DEFAULT = "default"
-
 
 def project_option(function: click.decorators.FC) -> click.decorators.FC:
     """Give a command `--project`."""
     return click.option(
         "--project",
-        default=PROJECT_DEFAULT,
-        show_default=True,
+        default="",
         metavar="PROJECT",
-        help="Whose secret it is.",
+        help="Whose secret it is.  [default: that of what you submit]",
     )(function)
 
 
@@ -49,7 +47,7 @@ def set_secret(*, client: CommandClient, name: str, project: str, from_file: Pat
     One newline at the end of standard input is no part of the value.
     """
     value = value_in(from_file) if from_file is not None else value_given(f"Value of {name}")
-    answer = client.send("PUT", _path(project, name), {"value": value})
+    answer = client.send("PUT", _path(client, project, name), {"value": value})
     seen = read(answer, SecretAnswer)
     click.echo(f"secret {seen.name} of project {seen.project} is set")
 
@@ -60,7 +58,7 @@ def set_secret(*, client: CommandClient, name: str, project: str, from_file: Pat
 @server_command
 def list_secrets(*, client: CommandClient, project: str, as_json: bool) -> None:
     """List the secrets of a project, without their values."""
-    document = client.whole(_path(project), (), LIMIT_MAX)
+    document = client.whole(_path(client, project), (), LIMIT_MAX)
     seen = read(document, SecretList)
     if as_json:
         output.print_json(document)
@@ -75,7 +73,7 @@ def list_secrets(*, client: CommandClient, project: str, as_json: bool) -> None:
 @server_command
 def remove_secret(*, client: CommandClient, name: str, project: str) -> None:
     """Remove a secret; what still refers to it waits until it is set again."""
-    seen = read(client.send("DELETE", _path(project, name), {}), SecretAnswer)
+    seen = read(client.send("DELETE", _path(client, project, name), {}), SecretAnswer)
     click.echo(f"secret {seen.name} of project {seen.project} is removed")
 
 
@@ -87,8 +85,10 @@ def rotate_keys(*, client: CommandClient) -> None:
     click.echo(f"{seen.secrets} secrets are encrypted with a new key; keep a copy of the key file")
 
 
-def _path(project: str, name: str | None = None) -> str:
-    path = f"/v1/projects/{quote(project, safe='')}/secrets"
+def _path(client: CommandClient, project: str, name: str | None = None) -> str:
+    """Return the path of a secret, or of all of a project, "" for the caller's default one."""
+    of = project or read(client.get("/v1/whoami"), CallerAnswer).default_project
+    path = f"/v1/projects/{quote(of, safe='')}/secrets"
     return path if name is None else f"{path}/{quote(name, safe='')}"
 
 
