@@ -73,7 +73,8 @@ class Doors:
         self._buckets = RequestBuckets(requests_per_s=config.requests_per_s, burst=config.burst)
         self._streams_most = config.streams
         tokens.on_revoked = self.cut_off
-        self._requests: dict[str, set[web.Request]] = {}
+        # By identity: requests compare as the mappings that they are.
+        self._requests: dict[str, dict[int, web.Request]] = {}
         self._streams: dict[str, set[asyncio.Transport]] = {}
 
     @property
@@ -160,12 +161,12 @@ class Doors:
     @contextmanager
     def asking(self, request: web.Request, caller: Principal) -> Iterator[None]:
         """Know of a request for as long as it is carried out."""
-        requests = self._requests.setdefault(_name_of(caller), set())
-        requests.add(request)
+        requests = self._requests.setdefault(_name_of(caller), {})
+        requests[id(request)] = request
         try:
             yield
         finally:
-            requests.discard(request)
+            del requests[id(request)]
             if not requests:
                 self._requests.pop(_name_of(caller), None)
 
@@ -176,7 +177,7 @@ class Doors:
         """
         for transport in list(self._streams.get(token_id, ())):
             transport.close()
-        for request in list(self._requests.get(token_id, ())):
+        for request in list(self._requests.get(token_id, {}).values()):
             if request.transport is not None and not request.content.is_eof():
                 request.transport.abort()
 

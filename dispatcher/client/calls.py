@@ -370,7 +370,7 @@ def set_secret(project: str, name: str, value: str) -> TypedCall[SecretAnswer]:
 
 def remove_secret(project: str, name: str) -> TypedCall[SecretAnswer]:
     """Return the call that removes a secret."""
-    return _typed(SecretAnswer, "remove_secret", project, name, body={})
+    return _typed(SecretAnswer, "remove_secret", project, name)
 
 
 def rotate_secret_keys() -> TypedCall[RotationAnswer]:

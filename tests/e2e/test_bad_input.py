@@ -190,7 +190,7 @@ def test_the_cli_exits_2_and_names_every_path(server: DispatcherProcess, tmp_pat
         ),
         ("ssh: {private_key: /nonexistent/key}\n", ("ssh.private_key", "/nonexistent/key")),
         ("driver: {name: simulatd}\n", ("driver.name", "simulated")),
-        ("listen: 0.0.0.0:8420\n", ("listen", "loopback")),
+        ("listen: 0.0.0.0:8420\n", ("tls", "run_as")),
         (
             "driver: {name: simulated}\ninstance_types: {a: {cpus: 0, memory: 9ZiB}}\n",
             ("instance_types.a.memory", "instance_types.a.price_per_hour"),

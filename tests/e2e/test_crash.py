@@ -145,7 +145,8 @@ def test_a_store_that_is_deleted_under_the_server_acknowledges_nothing_more(tmp_
         with pytest.raises(ApiError) as refused:
             server.submit("true")
         assert (refused.value.status, refused.value.body["detail"]) == (503, problem)
-        assert "nothing was accepted" in first
+        # Who was quick enough to ask before the store was looked at is told the same in the end.
+        assert first == problem or "nothing was accepted" in first
         assert server.stop() == 1, "what was taken back last could not be"
 
 

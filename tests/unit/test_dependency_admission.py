@@ -12,7 +12,13 @@ import pytest
 from longshore.dispatcher.domain.containers import Dependency
 from longshore.dispatcher.domain.jobs import JobState, JobTask
 from longshore.dispatcher.domain.queries import JobFilter
-from longshore.dispatcher.service.contracts import Conflict, NewContainer, NewJob, NotFound
+from longshore.dispatcher.service.contracts import (
+    Conflict,
+    KeyReused,
+    NewContainer,
+    NewJob,
+    NotFound,
+)
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
@@ -148,7 +154,7 @@ async def test_a_repeated_key_answers_with_the_job_that_it_made(
     first = await submit_job(services, make_task(after=(before,)), key="k")
     again = await submit_job(services, make_task(after=(before,)), key="k")
     assert again == first
-    with pytest.raises(Conflict):
+    with pytest.raises(KeyReused):
         await submit(services, key="k")
     assert len(rig.engine.table.jobs) == 1
     await handled()

@@ -27,7 +27,13 @@ from longshore.dispatcher.domain.jobs import (
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.input.quantities import Size
 from longshore.dispatcher.service import admission
-from longshore.dispatcher.service.contracts import Conflict, NewJob, NotFound, Unavailable
+from longshore.dispatcher.service.contracts import (
+    Conflict,
+    KeyReused,
+    NewJob,
+    NotFound,
+    Unavailable,
+)
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
@@ -375,7 +381,7 @@ async def test_a_repeated_dispatch_makes_one_run(services: Services) -> None:
     first = await dispatch(services, template, key="k", fingerprint="f", input="x")
     again = await dispatch(services, template, key="k", fingerprint="f", input="x")
     assert first.id == again.id
-    with pytest.raises(Conflict):
+    with pytest.raises(KeyReused):
         await dispatch(services, template, key="k", fingerprint="g", input="y")
     assert await total(services) == 1
 

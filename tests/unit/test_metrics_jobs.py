@@ -67,7 +67,8 @@ def held_back(rig: Rig) -> dict[str, float]:
 
 def test_who_is_held_back_and_why() -> None:
     rig = Rig(make_type(8))
-    nobody = dict.fromkeys(("after", "earlier_attempt", "job_held", "max_running", "time"), 0.0)
+    whys = ("after", "earlier_attempt", "job_held", "max_running", "secrets", "time")
+    nobody = dict.fromkeys(whys, 0.0)
     assert held_back(rig) == nobody, "the series are there before anybody is"
     rig.submit_job(
         *make_job(1, make_task("a", size=5, max_running=2), make_task("b", after=("j-1/a",)))

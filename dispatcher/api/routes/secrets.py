@@ -11,6 +11,7 @@ from longshore.dispatcher.api.routes.callers import Access, caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas.containers import (
     RotationAnswer,
+    RotationRequest,
     SecretAnswer,
     SecretList,
     SecretSetRequest,
@@ -71,6 +72,7 @@ class SecretRoutes:
 
     async def rotate(self, request: web.Request) -> web.Response:
         """Encrypt all secrets anew, with a new key."""
+        await self._bodies.decoded(request, partial(decode_one, RotationRequest))
         number = await self._secrets.rotate(caller=caller_of(request))
         return json_response(RotationAnswer(secrets=number))
 
@@ -133,8 +135,10 @@ def secret_routes(secrets: SecretRoutes) -> list[Route]:
             operation_id="rotate_secret_keys",
             summary="Encrypt all secrets anew, with a new key, and forget the old ones",
             description="It may be asked for again at any time, also where it was interrupted.",
+            examples={"all there is to say": {}},
             refusals=(409,),
             access=Access.ADMINS,
+            request=(RotationRequest,),
             answer=(RotationAnswer,),
         ),
     ]

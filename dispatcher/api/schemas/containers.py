@@ -296,6 +296,10 @@ class SecretList(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
+class RotationRequest(Request, frozen=True, kw_only=True):
+    """Nothing is to be said about new keys."""
+
+
 class RotationAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many secrets were encrypted anew with a new key."""
 

@@ -73,7 +73,7 @@ def list_secrets(*, client: CommandClient, project: str, as_json: bool) -> None:
 @server_command
 def remove_secret(*, client: CommandClient, name: str, project: str) -> None:
     """Remove a secret; what still refers to it waits until it is set again."""
-    seen = read(client.send("DELETE", _path(client, project, name), {}), SecretAnswer)
+    seen = read(client.send("DELETE", _path(client, project, name)), SecretAnswer)
     click.echo(f"secret {seen.name} of project {seen.project} is removed")
 
 
