@@ -414,6 +414,8 @@ def test_wait_says_that_only_a_cancel_ends_it(
     told = f"longshore: waiting for {job_id} until it is cancelled: {why}\n"
     assert capsys.readouterr().err.count(told) == 1
     assert main(["cancel", job_id]) == 0
+    # Its end is committed behind the answer.
+    assert main(["wait", job_id]) == 1
     capsys.readouterr()
     assert main(["wait", job_id]) == 1
     assert "waiting for" not in capsys.readouterr().err
