@@ -34,12 +34,6 @@ EDGES = (
 # What is at an edge, or decides what an edge does, is tried here too, without so many.
 OTHERS = tuple(
     f"dispatcher/{folder}/"
-    for folder in ("access", "config", "domain", "input", "input", "server", "service")
-)
-
-# What is at an edge, or decides what an edge does, is tried here too, without so many.
-OTHERS = tuple(
-    f"dispatcher/{folder}/"
     for folder in ("access", "config", "domain", "input", "server", "service")
 )
 
