@@ -160,6 +160,17 @@ class SaveInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertToken:
+    """Insert a new token, unless the key of its request made one before."""
+
+    token: Token
+    #: Who asks, with which key, "" for none, and what the request means.
+    user: str
+    idempotency_key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveToken:
     """Insert or replace what is kept of a token."""
 
@@ -226,6 +237,7 @@ Change = (
     | SaveLaunch
     | DeleteLaunch
     | SaveInstance
+    | InsertToken
     | SaveToken
     | NoteTokenUse
     | SaveAudit

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from longshore.dispatcher.domain.cursors import slice_of
-from longshore.dispatcher.domain.messages import Change, NoteTokenUse, SaveToken
+from longshore.dispatcher.domain.messages import Change, InsertToken, NoteTokenUse, SaveToken
 from longshore.dispatcher.domain.principals import PROJECTS_MOST, Principal, Role
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.domain.tokens import (
@@ -25,8 +25,14 @@ from longshore.dispatcher.domain.tokens import (
     id_in,
     text_of,
 )
-from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
-from longshore.dispatcher.store.errors import StoreBusy, StoreClosed, StoreError
+from longshore.dispatcher.service.contracts import Conflict, KeyReused, NotFound, Unavailable
+from longshore.dispatcher.store.errors import (
+    IdempotencyConflict,
+    IdempotentRepeat,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+)
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 
@@ -89,11 +95,19 @@ class TokenService:
         """Return how many let somebody in."""
         return sum(self.state_of(each) is TokenState.ACTIVE for each in self._tokens.values())
 
-    async def create(self, wanted: NewToken, *, caller: Principal) -> tuple[Token, str]:
+    async def create(
+        self,
+        wanted: NewToken,
+        *,
+        caller: Principal,
+        idempotency_key: str = "",
+        fingerprint: str = "",
+    ) -> tuple[Token, str]:
         """Commit a new token; return it and its text, which nobody can be told again.
 
-        Raises `InvalidRequest` with all that is wrong, `Conflict` when there are too many,
-        `Unavailable` when nothing can be written now.
+        Raises `InvalidRequest` with all that is wrong, `Conflict` when there are too many, and for
+        a request that was carried out before, `KeyReused` when its key was another's, `Unavailable`
+        when nothing can be written now.
         """
         if problems := _problems(wanted, self._now()):
             raise InvalidRequest(problems)
@@ -113,7 +127,22 @@ class TokenService:
             created_by=caller.user,
             expires_at=wanted.expires_at,
         )
-        await self._commit(SaveToken(token=token))
+        change = InsertToken(
+            token=token,
+            user=caller.key_scope,
+            idempotency_key=idempotency_key,
+            fingerprint=fingerprint,
+        )
+        try:
+            await self._commit(change)
+        except IdempotentRepeat as repeat:
+            made = repeat.container_ids[0]
+            raise Conflict(
+                f"this request made token {made} before, and its text is told once: revoke that"
+                " one, and make another with a new key"
+            ) from repeat
+        except IdempotencyConflict as conflict:
+            raise KeyReused(str(conflict)) from conflict
         self._tokens[token.id] = token
         return token, text
 
@@ -184,6 +213,8 @@ class TokenService:
     async def _commit(self, change: Change) -> None:
         try:
             await asyncio.wrap_future(self._store.write([change]))
+        except (IdempotentRepeat, IdempotencyConflict):
+            raise
         except StoreError as error:
             raise Unavailable(str(error)) from error
 

@@ -14,6 +14,7 @@ from longshore.dispatcher.domain.messages import (
     DeleteLaunch,
     ForgetAudit,
     InsertContainers,
+    InsertToken,
     NoteTokenUse,
     RemoveSecret,
     RequestCancel,
@@ -72,7 +73,7 @@ _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindpa
 _Saving = (
     AddContainer | SaveContainer | SaveSpec | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
 )
-_OfAccess = SaveToken | NoteTokenUse | SaveAudit | ForgetAudit
+_OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit | ForgetAudit
 _Single = (
     InsertContainers
     | RequestCancel
@@ -108,7 +109,7 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         apply_job_change(connection, change, now)
         return
     if isinstance(change, _OfAccess):
-        _apply_of_access(connection, change)
+        _apply_of_access(connection, change, now)
         return
     match change:
         case InsertContainers():
@@ -129,8 +130,20 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
             assert_never(change)
 
 
-def _apply_of_access(connection: Connection, change: _OfAccess) -> None:
+def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> None:
     match change:
+        case InsertToken():
+            if change.idempotency_key:
+                claim_key(
+                    connection,
+                    user=change.user,
+                    key=change.idempotency_key,
+                    fingerprint=f"token {change.fingerprint}",
+                    ids=(change.token.id,),
+                    now=now,
+                )
+            values = access_records.token_values(change.token)
+            connection.execute(access_records.SAVE_TOKEN, values)
         case SaveToken():
             values = access_records.token_values(change.token)
             connection.execute(access_records.SAVE_TOKEN, values)

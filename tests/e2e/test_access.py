@@ -108,7 +108,7 @@ def test_a_token_lets_in_until_it_is_revoked_also_after_a_crash(server: Dispatch
 
 
 def test_a_token_expires_by_itself_and_its_streams_with_it(server: DispatcherProcess) -> None:
-    until = time.time() + 2
+    until = time.time() + 6
     moment = (
         time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(until)) + f".{int(until % 1 * 1000):03}Z"
     )
@@ -120,7 +120,7 @@ def test_a_token_expires_by_itself_and_its_streams_with_it(server: DispatcherPro
         assert stream.status == 200
         began = time.monotonic()
         assert not read_to_its_end(stream), "it is cut off"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 30
     assert "expired at" in refused(server, headers)
 
 
@@ -177,12 +177,25 @@ def test_what_was_begun_before_a_token_was_revoked_is_not_carried_out(
 
 def test_an_admin_comes_in_though_all_places_are_taken(server: DispatcherProcess) -> None:
     host, port = server.url.removeprefix("http://").split(":")
-    with ExitStack() as stack:
-        for _ in range(520):
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
-        with pytest.raises(urllib3.exceptions.HTTPError):
+
+    def is_full() -> bool:
+        try:
             urllib3.request("GET", f"{server.url}/health/live", retries=False, timeout=10)
-        assert local_call(socket_of(server), "GET", "/v1/whoami")[0] == 200
+        except urllib3.exceptions.HTTPError:
+            return True
+        return False
+
+    def came_in() -> bool:
+        with ExitStack() as stack:
+            for _ in range(520):
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            # Who says nothing for 10 s loses its place: on a slow machine it takes another try.
+            if not is_full():
+                return False
+            assert local_call(socket_of(server), "GET", "/v1/whoami")[0] == 200
+            return is_full()
+
+    wait_for(came_in, "an admin came in while all places were taken")
 
 
 def test_the_socket_is_for_the_servers_own_user_alone(open_server: DispatcherProcess) -> None:
@@ -238,7 +251,7 @@ def test_a_socket_that_a_crash_left_is_replaced(server: DispatcherProcess) -> No
 def test_each_caller_asks_as_often_as_it_may(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         not_tested("run_as needs root")
-    auth = {"mode": "required", "requests_per_s": 0.5, "burst": 5, "streams": 1}
+    auth = {"mode": "required", "requests_per_s": 0.05, "burst": 5, "streams": 1}
     with DispatcherProcess(tmp_path, {**CONFIG, "auth": auth}) as server:
         _, ann = made_token(server)
         _, bob = made_token(server, user="bob")
@@ -248,7 +261,8 @@ def test_each_caller_asks_as_often_as_it_may(tmp_path: Path) -> None:
             server.call("GET", "/v1/whoami", **ann)
         assert error.value.status == 429
         answer = urllib3.request("GET", f"{server.url}/v1/whoami", headers=ann, retries=False)
-        assert (answer.status, int(answer.headers["Retry-After"])) == (429, 2)
+        assert answer.status == 429
+        assert 1 <= int(answer.headers["Retry-After"]) <= 20
         assert server.call("GET", "/v1/whoami", **bob)["user"] == "bob"
         for _ in range(20):
             assert local_call(socket_of(server), "GET", "/v1/whoami")[0] == 200
@@ -416,3 +430,19 @@ def test_the_log_has_no_token(server: DispatcherProcess) -> None:
     server.process.wait(timeout=60)
     assert secret not in server.error_path.read_text(encoding="utf-8")
     assert json.dumps(sys.argv).find(secret) < 0
+
+
+def test_a_repeated_request_makes_no_second_token(server: DispatcherProcess) -> None:
+    key = {"Idempotency-Key": "k"}
+    wanted = {"user": "ann", "projects": ["p"]}
+    place = socket_of(server)
+    status, made = local_call(place, "POST", "/v1/tokens", wanted, **key)
+    assert status == 201
+    server.kill()
+    server.start()
+    status, again = local_call(place, "POST", "/v1/tokens", wanted, **key)
+    assert (status, made["id"] in again["detail"]) == (409, True)
+    other = {"user": "bob", "projects": ["p"]}
+    assert local_call(place, "POST", "/v1/tokens", other, **key)[0] == 422
+    _, page = local_call(place, "GET", "/v1/tokens")
+    assert [each["id"] for each in page["items"]] == [made["id"]]

@@ -149,6 +149,7 @@ def test_an_order_becomes_the_fields_of_the_protocol() -> None:
         "memory_bytes": 0,
         "resident": True,
         "init": True,
+        "api": False,
     }
 
 

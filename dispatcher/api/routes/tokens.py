@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from longshore.dispatcher.api.render.tokens import (
@@ -15,12 +16,18 @@ from longshore.dispatcher.api.render.tokens import (
 )
 from longshore.dispatcher.api.render.values import json_response
 from longshore.dispatcher.api.routes.callers import Access, caller_of, note_change
-from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.routes.openapi import KEY_HEADER, Route
 from longshore.dispatcher.api.schemas import tokens as wire
 from longshore.dispatcher.api.schemas.tokens import RevokeRequest, TokenList, TokenRequest
-from longshore.dispatcher.api.validate.bodies import Bodies, QueryString, decode_one
+from longshore.dispatcher.api.validate.bodies import (
+    Bodies,
+    QueryString,
+    decode_one,
+    idempotency_key,
+)
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS, USER, Choice
+from longshore.dispatcher.api.validate.submissions import fingerprint
 from longshore.dispatcher.api.validate.tokens import checked_token
 from longshore.dispatcher.domain.tokens import TokenState
 from longshore.dispatcher.service.tokens import TokenService
@@ -53,7 +60,12 @@ class TokenRoutes:
         wanted = await self._bodies.decoded(request, partial(decode_one, TokenRequest))
         new = checked_token(wanted)
         note_change(request, f"{new.role.value} {new.user} in {', '.join(new.projects) or 'all'}")
-        token, text = await self._tokens.create(new, caller=caller_of(request))
+        token, text = await self._tokens.create(
+            new,
+            caller=caller_of(request),
+            idempotency_key=idempotency_key(request),
+            fingerprint=fingerprint(msgspec.to_builtins(wanted)),
+        )
         answer = new_token_answer(token, self._tokens.state_of(token), text)
         headers = {"Location": f"/v1/tokens/{token.id}"}
         return json_response(answer, status=201, headers=headers)
@@ -102,6 +114,8 @@ def token_routes(tokens: TokenRoutes) -> list[Route]:
             path="/v1/tokens",
             handler=tokens.create,
             operation_id="create_token",
+            headers=(KEY_HEADER,),
+            refusals=(409,),
             summary="Make a token; its text is in this answer alone",
             description="Keep the text: the server has only what it takes to know it again.",
             examples=_TOKENS,
