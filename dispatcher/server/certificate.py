@@ -14,7 +14,7 @@ from longshore.dispatcher.config.model import TlsConfig
 from longshore.dispatcher.config.tls import load_certificate, stamps
 from longshore.drivers.errors import ConfigError
 
-LOOK_EACH_S = 10.0
+LOOK_EACH_S = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -25,20 +25,22 @@ async def keep_current(
     """Have new connections get the certificate that the files hold, until it is cancelled.
 
     Files that do not go together, as between the writing of one and of the other, change nothing:
-    what was read last is good until then, and the log says so.
+    what was read last is good until then, and the log says so, once for each that is written.
     """
-    seen = stamps(tls)
+    seen, told = stamps(tls), ""
     while True:
         await asyncio.sleep(look_each_s)
+        now: tuple[tuple[int, int, int], ...] = ()
         try:
-            now = stamps(tls)
+            now = await asyncio.to_thread(stamps, tls)
             if now == seen:
                 continue
             await asyncio.to_thread(load_certificate, context, tls)
         except (OSError, ConfigError) as error:
-            _log.warning(
-                "the certificate was not read again; the one before is used", why=str(error)
-            )
+            if told != f"{now} {error}":
+                what = "the certificate was not read again; the one before is used"
+                _log.warning(what, why=str(error))
+            told = f"{now} {error}"
         else:
-            seen = now
+            seen, told = now, ""
             _log.info("the certificate was read again", certificate=tls.certificate)

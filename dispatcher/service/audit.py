@@ -1,15 +1,16 @@
 """The audit log: each request that is to change something, written before it does.
 
 The entry is queued before the request is carried out, in front of whatever that commits: changes
-are committed in the order of their queueing, so nothing is changed of which nothing is written
-down, and nobody waits for a commit more. What came of it is written behind: an entry without a
-status is one whose server ended in between.
+are committed in the order of their queueing, so nothing in the store is changed of which nothing
+is written down. Neither this nor what came of it is a commit of its own, which others would wait
+for: an entry without a status is one whose server ended in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -25,6 +26,8 @@ from longshore.dispatcher.store.store import Store
 FORGET_EACH_ENTRIES = 500
 """After how many new entries old ones are looked for: more go at a time than come."""
 DETAIL_CHARACTERS = 500
+WRITTEN_WITHIN_S = 5.0
+"""How long who reads waits until all of it is written."""
 
 _log = structlog.get_logger(__name__)
 
@@ -74,7 +77,7 @@ class AuditService:
         if entry.sequence % FORGET_EACH_ENTRIES == 0:
             changes.append(self._forgetting(entry))
         try:
-            self._store.write(changes)
+            self._store.write_behind(changes)
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
         return entry
@@ -88,12 +91,17 @@ class AuditService:
             made=outcome.made,
         )
         try:
-            self._store.write([SaveAudit(entry=told)])
+            self._store.write_behind([SaveAudit(entry=told)])
         except (StoreBusy, StoreClosed) as error:
             _log.warning("audit_without_status", entry=entry.sequence, why=str(error))
 
     async def entries(self, which: AuditFilter, *, cursor: str, limit: int) -> AuditPage:
-        """Return a page, newest first; raises `InvalidRequest` for a cursor that is not ours."""
+        """Return a page, newest first; raises `InvalidRequest` for a cursor that is not ours.
+
+        It has all that was noted before, unless the store cannot be written at present.
+        """
+        with suppress(TimeoutError, StoreBusy, StoreClosed):
+            await asyncio.wait_for(asyncio.wrap_future(self._store.write([])), WRITTEN_WITHIN_S)
         try:
             return await asyncio.to_thread(self._store.audit, which, cursor=cursor, limit=limit)
         except StoreBusy as error:

@@ -47,7 +47,7 @@ from longshore.dispatcher.store.marker import (
 )
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.schema import migrate
-from longshore.dispatcher.store.writer import GROUP_LIMIT, MAX_PENDING, Writer
+from longshore.dispatcher.store.writer import BEHIND_S, GROUP_LIMIT, MAX_PENDING, Writer
 
 CLOSE_TIMEOUT_S = 30.0
 _ROOM_TO_OPEN_BYTES = 1024**2
@@ -232,6 +232,14 @@ class Store:
         `StoreClosed`.
         """
         return self._writer.write(changes, wait=wait)
+
+    def write_behind(self, changes: Sequence[Change]) -> None:
+        """Queue `changes` as `write` does, for whom their commit is worth no commit of its own.
+
+        They are committed with whatever is queued next, never after it, and within `BEHIND_S` when
+        nothing is. Raises `StoreBusy` when too much is pending, and `StoreClosed`.
+        """
+        self._writer.write(changes, wait=False, within_s=BEHIND_S)
 
     def withdraw(self, future: Future[None]) -> bool:
         """Take a `write` back, and return whether that is certain: it fails with `Withdrawn` then.

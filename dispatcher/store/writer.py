@@ -5,6 +5,9 @@ the engine's builds on those before it, so that after a refused one none of thes
 failure of the transaction itself (locked, disk full, I/O) says nothing about what it wrote: the
 same group is tried again, in the same order, until it is committed or the writer is closed.
 
+What nobody waits for makes no group of its own while it is young: whoever comes next would wait
+for that. It goes with them, in the order of its queueing.
+
 Between groups, and while nobody waits, it throws away what nobody needs any more: little at a time,
 in transactions of their own, since whoever comes meanwhile waits for the one that is under way.
 """
@@ -46,6 +49,8 @@ COMMIT_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 SLOW_COMMIT_S = 5.0
 CROWDED_SHARE = 0.75
 TELL_EVERY_S = 1.0
+BEHIND_S = 0.5
+"""How long what nobody waits for may wait for a group to go with."""
 LOOK_EACH_S = 1.0
 """How often the files are looked at while nothing is written."""
 UPKEEP_EACH_S = 60.0
@@ -57,11 +62,15 @@ _log = structlog.get_logger("longshore.store")
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """One `write`; `applied` says that it may be on the disk: only what follows tells."""
+    """One `write`; `applied` says that it may be on the disk: only what follows tells.
+
+    From `due_at` on it makes a group, by the monotonic clock; any other may take it along before.
+    """
 
     changes: tuple[Change, ...]
     weight: int
     builds: bool
+    due_at: float
     future: Future[None]
     refusal: Exception | None = None
     withdrawn: bool = False
@@ -94,6 +103,7 @@ class Writer:
         self._group: list[_Call] = []
         self._pending = 0
         self._pending_builds = 0
+        self._due_at = math.inf
         self._changed = threading.Condition()
         self._give_up_at: float | None = None
         self._connection: Connection | None = None
@@ -122,12 +132,15 @@ class Writer:
         """Return how many containers and changes wait to be committed."""
         return self._pending
 
-    def write(self, changes: Sequence[Change], *, wait: bool) -> Future[None]:
-        """Queue `changes` as one atomic call; see `Store.write`."""
+    def write(
+        self, changes: Sequence[Change], *, wait: bool, within_s: float = 0.0
+    ) -> Future[None]:
+        """Queue `changes` as one atomic call; see `Store.write` and `Store.write_behind`."""
         call = _Call(
             changes=tuple(changes),
             weight=sum(_weight(change) for change in changes),
             builds=wait,
+            due_at=time.monotonic() + within_s,
             future=Future(),
         )
         # Whoever stops waiting does not take back what was accepted: it cannot be cancelled.
@@ -139,7 +152,9 @@ class Writer:
                 raise StoreBusy(f"{self._pending} changes wait to be written: try again later")
             self._calls.append(call)
             self._count(call, call.weight)
-            self._changed.notify()
+            if call.due_at < self._due_at:
+                self._due_at = call.due_at
+                self._changed.notify()
         return call.future
 
     def withdraw(self, future: Future[None]) -> bool:
@@ -175,19 +190,23 @@ class Writer:
     def _take(self) -> list[_Call] | None:
         """Return the next group; an empty one when none came for a while, None at the end."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._calls or self._give_up_at is not None,
-                timeout=min(LOOK_EACH_S, max(0.0, self._upkeep_at - time.monotonic())),
-            )
+            now = time.monotonic()
+            until = min(now + LOOK_EACH_S, self._upkeep_at)
+            while self._give_up_at is None and self._due_at > now < until:
+                self._changed.wait(min(self._due_at, until) - now)
+                now = time.monotonic()
             if not self._calls and self._give_up_at is not None:
                 return None
             group: list[_Call] = []
             weight = 0
+            if self._give_up_at is None and self._due_at > now:
+                return group
             while self._calls and (
                 not group or weight + self._calls[0].weight <= self._group_limit
             ):
                 group.append(self._calls.popleft())
                 weight += group[-1].weight
+            self._due_at = min((each.due_at for each in self._calls), default=math.inf)
             self._group = group
             return group
 

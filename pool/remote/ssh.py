@@ -169,7 +169,7 @@ class SshConnection:
                 with suppress(*FAILURES):
                     raw.close()
         if raw.exit_status == -1:
-            if not self.alive:
+            if self._transport.ended:
                 what = self._transport.fault or "the connection ended while a command ran"
                 raise Unreachable(f"{self.address}: {what}")
             raise CommandFailed("ended without a status", exit_status=-1)

@@ -123,6 +123,13 @@ class BoundedTransport(paramiko.Transport):
         super().__init__(connected, packetizer_class=BoundedPacketizer)
 
     @property
+    def ended(self) -> bool:
+        """Return whether the connection has ended, or is ending: channels end just before it."""
+        failure = self.saved_exception
+        refused = isinstance(failure, paramiko.ChannelException)
+        return not self.is_active() or (failure is not None and not refused)
+
+    @property
     def fault(self) -> str:
         """Return what the far end did that made us hang up, "" for nothing of the kind."""
         return self.packetizer.fault

@@ -137,7 +137,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         guard="An entry of the audit log is queued before what it tells of",
         file="dispatcher/service/audit.py",
         old=(
-            "        try:\n            self._store.write(changes)\n"
+            "        try:\n            self._store.write_behind(changes)\n"
             "        except (StoreBusy, StoreClosed) as error:\n"
             "            raise Unavailable(str(error)) from error\n"
         ),

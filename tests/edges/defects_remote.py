@@ -523,6 +523,17 @@ REMOTE: Final[tuple[EdgeDefect, ...]] = (
         ),
     ),
     EdgeDefect(
+        name="a_command_whose_connection_ends_is_blamed",
+        guard="A command that ends with its connection has not failed by itself",
+        file="pool/remote/ssh_transport.py",
+        old="        return not self.is_active() or (failure is not None and not refused)",
+        new="        return not self.is_active()",
+        test=(
+            "tests/unit/test_hostile_peer.py"
+            "::test_a_connection_has_ended_once_its_end_is_known_although_it_is_still_open"
+        ),
+    ),
+    EdgeDefect(
         name="a_pinned_key_may_change",
         guard="A host key that is not the pinned one is refused",
         file="pool/remote/ssh.py",

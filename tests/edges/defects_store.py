@@ -194,6 +194,28 @@ STORE: Final[tuple[EdgeDefect, ...]] = (
         ),
     ),
     EdgeDefect(
+        name="what_nobody_waits_for_makes_a_group_of_its_own",
+        guard="What nobody waits for delays nobody who comes meanwhile",
+        file="dispatcher/store/writer.py",
+        old="            due_at=time.monotonic() + within_s,",
+        new="            due_at=time.monotonic(),",
+        test=(
+            "tests/unit/test_store_groups.py"
+            "::test_what_nobody_waits_for_goes_with_what_comes_next_and_never_after_it"
+        ),
+    ),
+    EdgeDefect(
+        name="what_nobody_waits_for_waits_for_somebody",
+        guard="What nobody waits for is written soon, also when nothing else is",
+        file="dispatcher/store/writer.py",
+        old="            due_at=time.monotonic() + within_s,",
+        new="            due_at=time.monotonic() if within_s == 0.0 else math.inf,",
+        test=(
+            "tests/unit/test_store_groups.py"
+            "::test_what_nobody_waits_for_is_written_soon_when_nothing_comes"
+        ),
+    ),
+    EdgeDefect(
         name="a_closed_store_takes_changes",
         guard="A closed store takes nothing",
         file="dispatcher/store/writer.py",

@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 import pytest
+from paramiko import ChannelException
 from paramiko.buffered_pipe import BufferedPipe
 
 from longshore.drivers.errors import Unreachable
@@ -133,3 +134,18 @@ def test_a_packet_that_is_announced_too_long_ends_the_connection() -> None:
             )
         peer.join(10.0)
         assert not peer.is_alive(), "the connection is closed"
+
+
+def test_a_connection_has_ended_once_its_end_is_known_although_it_is_still_open() -> None:
+    """Paramiko ends a connection's channels, and whoever waits for them, before it says so."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        transport = BoundedTransport(ours)
+        transport.active = True
+        assert not transport.ended
+        transport.saved_exception = ChannelException(1, "no more sessions")
+        assert not transport.ended, "a channel was refused, no more"
+        transport.saved_exception = EOFError()
+        assert transport.ended
+        transport.saved_exception, transport.active = None, False
+        assert transport.ended

@@ -5,18 +5,31 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
+from longshore.dispatcher.domain.audit import AuditEntry, AuditFilter
+from longshore.dispatcher.domain.messages import InsertContainers, SaveAudit, SaveContainer
 from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store.errors import NoSuchContainer, OutOfOrder, StoreBusy
 from longshore.dispatcher.store.sqlite import is_passing, may_have_written
 from longshore.dispatcher.store.store import Store
+from tests.dispatcher_process import wait_for
 from tests.store_values import container, url_in
 
 NOBODY = SaveContainer(container=container(999))
+ENTRY = AuditEntry(
+    sequence=0,
+    at=0.0,
+    user="ann",
+    role="user",
+    door="token",
+    token_id="t",
+    address="127.0.0.1",
+    action="POST /v1/containers",
+)
 
 
 def new(sequence: int) -> InsertContainers:
@@ -69,6 +82,39 @@ def test_the_engine_is_never_refused_for_how_much_waits(tmp_path: Path) -> None:
             store.write([new(6)])
     assert [call.exception(60) for call in calls] == [None] * 5
     assert stored(store) == [1, 2, 3, 4, 5]
+    store.close()
+
+
+def noted(store: Store) -> list[int]:
+    return [each.sequence for each in store.audit(AuditFilter(), cursor="", limit=10).items]
+
+
+def note(sequence: int) -> SaveAudit:
+    return SaveAudit(entry=replace(ENTRY, sequence=sequence))
+
+
+def test_what_nobody_waits_for_goes_with_what_comes_next_and_never_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longshore.dispatcher.store.store.BEHIND_S", 3600.0)
+    store = Store.open(url_in(tmp_path))
+    store.write_behind([note(1)])
+    store.write_behind([note(2)])
+    assert noted(store) == []
+    assert store.write([new(1)]).exception(60) is None
+    assert (noted(store), stored(store)) == ([2, 1], [1])
+    assert store.vitals().commit_s.count == 1
+    store.write_behind([note(3)])
+    assert store.close(), "what waits is written at the end"
+    store = Store.open(url_in(tmp_path))
+    assert noted(store) == [3, 2, 1]
+    store.close()
+
+
+def test_what_nobody_waits_for_is_written_soon_when_nothing_comes(tmp_path: Path) -> None:
+    store = Store.open(url_in(tmp_path))
+    store.write_behind([note(1)])
+    wait_for(lambda: noted(store) == [1], "the entry is written", timeout_s=20)
     store.close()
 
 
