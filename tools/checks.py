@@ -153,12 +153,19 @@ def steps_of(kind: str) -> list[Step]:
         ]
     return [
         *static_steps(),
-        step_of_tests("tests that run alone", "-m", "alone", may_be_empty=True),
+        step_of_tests("tests that run alone", "-m", "alone", *files_of("alone"), may_be_empty=True),
         # Half of these wait for processes, sessions and timeouts: two cpus serve four of them.
         # Who has run out of tests takes some of the others': without that one is left with the
         # slow ones at the end.
-        step_of_tests("all other tests", "-n4", "--dist=worksteal", "-m", "not alone"),
+        step_of_tests("all other tests", "-n4", "--dist=worksteal", "-m", "not alone", "tests"),
     ]
+
+
+def files_of(mark: str) -> list[str]:
+    """Return the files that have tests of this mark: it takes long to collect all of them."""
+    files = sorted(ROOT.joinpath("tests").rglob("test_*.py"))
+    with_it = [each for each in files if f"pytest.mark.{mark}" in each.read_text("utf-8")]
+    return [str(each.relative_to(ROOT)) for each in with_it]
 
 
 def step_of_tests(name: str, *arguments: str, may_be_empty: bool = False) -> Step:
@@ -166,10 +173,19 @@ def step_of_tests(name: str, *arguments: str, may_be_empty: bool = False) -> Ste
     memory = f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"
     return Step(
         name=name,
-        command=pytest_command("-o", memory, "--cache-clear", *arguments, "tests"),
+        command=pytest_command("-o", memory, "--cache-clear", *arguments),
         may_be_empty=may_be_empty,
         again=pytest_command("-o", memory, "--last-failed", "tests"),
     )
+
+
+def environment() -> dict[str, str]:
+    """Return ours, but for what keeps Python from remembering what it has compiled.
+
+    Images of containers often have that set. The tests start thousands of processes: they would
+    spend a third of their time on compiling the same files again.
+    """
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run(step: Step, deadline: float) -> Result:
@@ -179,6 +195,7 @@ def run(step: Step, deadline: float) -> Result:
     with subprocess.Popen(
         step.command,
         cwd=ROOT,
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

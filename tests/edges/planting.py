@@ -3,7 +3,8 @@
 A copy, and not a patched module, since what is tested here are edges: the runner's zipapp is built
 from the files of `pool/runner`, and servers, runners and keepers are processes of their own. All
 of them find the copy, as it is the directory that they start in and the first on `PYTHONPATH`.
-Files that are not changed are hard links, so that a copy costs milliseconds.
+Files that are not changed are hard links, so that a copy costs milliseconds; what Python compiled
+where it was copied from is linked, too, and a copy without a defect is where the others get that.
 """
 
 from __future__ import annotations
@@ -69,14 +70,11 @@ def changed_source(defect: EdgeDefect, root: Path = ROOT) -> str:
 
 
 @contextmanager
-def copied_tree(defect: EdgeDefect | None) -> Iterator[Path]:
-    """Make a copy of the repository, with a defect in it if one is given, for as long as it runs.
-
-    It lies beside the repository where that can be written, so that links are possible.
-    """
+def copied_tree(defect: EdgeDefect | None, *, of: Path = ROOT) -> Iterator[Path]:
+    """Make a copy of a tree, with a defect in it if one is given, for as long as it is used."""
     with tempfile.TemporaryDirectory(prefix="longshore-edge-") as parent:
         tree = Path(parent) / "tree"
-        shutil.copytree(ROOT, tree, symlinks=True, ignore=_LEFT_OUT, copy_function=_link)
+        shutil.copytree(of, tree, symlinks=True, ignore=_LEFT_OUT, copy_function=_link)
         if defect is not None:
             # Read before it is unlinked: the original must never be written through its link.
             source = changed_source(defect)
@@ -86,10 +84,10 @@ def copied_tree(defect: EdgeDefect | None) -> Iterator[Path]:
         yield tree
 
 
-def try_defect(defect: EdgeDefect) -> Verdict:
-    """Return whether the test of `defect` fails when it is planted."""
+def try_defect(defect: EdgeDefect, *, of: Path = ROOT) -> Verdict:
+    """Return whether the test of `defect` fails when it is planted in a copy of a tree."""
     began = time.monotonic()
-    with copied_tree(defect) as tree:
+    with copied_tree(defect, of=of) as tree:
         code, said = run_tests(tree, [defect.test])
     match code:
         case 1:
@@ -101,10 +99,10 @@ def try_defect(defect: EdgeDefect) -> Verdict:
     return Verdict(defect=defect, fate=fate, took_s=time.monotonic() - began, said=said)
 
 
-def try_all(defects: Sequence[EdgeDefect], *, at_once: int) -> Iterator[Verdict]:
+def try_all(defects: Sequence[EdgeDefect], *, at_once: int, of: Path = ROOT) -> Iterator[Verdict]:
     """Yield a verdict for each of `defects`, in their order."""
     with ThreadPoolExecutor(at_once) as executor:
-        yield from executor.map(try_defect, defects)
+        yield from executor.map(lambda each: try_defect(each, of=of), defects)
 
 
 def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int | None, str]:
@@ -152,7 +150,7 @@ def _environment(tree: Path) -> dict[str, str]:
     ours = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("PYTEST_", "LONGSHORE_", "COV_"))
+        if not name.startswith(("PYTEST_", "LONGSHORE_", "COV_", "PYTHONDONTWRITE"))
     }
     return ours | {"PYTHONPATH": str(tree)}
 

@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.edges.defect import EdgeDefect
 from tests.edges.known import DEFECTS, part_of
@@ -31,24 +32,31 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [each for each in DEFECTS if not given.names or each.name in given.names]
     chosen = part_of(chosen, *given.part)
     began = time.monotonic()
-    said = sound(chosen)
-    if said and sound(chosen):
-        _say(f"without any defect the tests do not pass:\n{said}")
-        return 1
-    missed = [each.defect for each in try_all(chosen, at_once=given.jobs) if not _show(each)]
-    if 0 < len(missed) <= MOST_TRIED_AGAIN:
-        _say("Once more, one by one: on a busy machine a test may be late.")
-        missed = [each.defect for each in try_all(missed, at_once=1) if not _show(each)]
+    with copied_tree(None) as tree:
+        said = sound(chosen, tree)
+        if said and sound(chosen, tree):
+            _say(f"without any defect the tests do not pass:\n{said}")
+            return 1
+        _say(f"without any defect the tests pass, in {time.monotonic() - began:.0f} s")
+        missed = tried(chosen, tree, at_once=given.jobs)
+        if 0 < len(missed) <= MOST_TRIED_AGAIN:
+            _say("Once more, one by one: on a busy machine a test may be late.")
+            missed = tried(missed, tree, at_once=1)
     took_s = time.monotonic() - began
     _say(f"{len(chosen) - len(missed)} of {len(chosen)} defects were caught in {took_s:.0f} s")
     return 1 if missed else 0
 
 
-def sound(defects: Sequence[EdgeDefect]) -> str:
+def tried(defects: Sequence[EdgeDefect], tree: Path, *, at_once: int) -> list[EdgeDefect]:
+    """Print a line for each defect; return those that were not caught."""
+    verdicts = try_all(defects, at_once=at_once, of=tree)
+    return [each.defect for each in verdicts if not _show(each)]
+
+
+def sound(defects: Sequence[EdgeDefect], tree: Path) -> str:
     """Run the tests without a defect; return what pytest said if they do not pass, else ""."""
     tests = sorted({each.test for each in defects})
-    with copied_tree(None) as tree:
-        code, said = run_tests(tree, tests)
+    code, said = run_tests(tree, tests)
     return said if code != 0 or "skipped" in said.splitlines()[-1] else ""
 
 

@@ -83,10 +83,21 @@ def test_what_takes_long_is_slow_and_rules_may_take_longer() -> None:
 
 
 def test_everything_is_tested_in_the_end() -> None:
-    for name in ("tests that run alone", "all other tests"):
-        command = command_of(checks.steps_of("test"), name)
-        assert command[-1] == "tests"
-        assert not any("ignore" in each for each in command)
+    alone = command_of(checks.steps_of("test"), "tests that run alone")
+    others = command_of(checks.steps_of("test"), "all other tests")
+    assert others[-2:] == ["not alone", "tests"]
+    assert not any("ignore" in each for each in (*alone, *others))
+    files = ROOT.joinpath("tests").rglob("test_*.py")
+    marked = [each for each in files if re.search(r"mark\s*\.\s*alone", each.read_text())]
+    given = alone[alone.index("alone") + 1 :]
+    assert given == sorted(str(each.relative_to(ROOT)) for each in marked) != []
+
+
+def test_what_python_compiles_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import sys; sys.exit(sys.dont_write_bytecode)"
+    step = checks.Step(name="python", command=(sys.executable, "-c", code))
+    assert checks.run_twice(step, time.monotonic() + 60).passed
 
 
 def test_the_simulation_runs_as_many_seeds_as_asked_and_then_chaos() -> None:
