@@ -32,13 +32,12 @@ TIME_LIMIT_S = {
     "bench": 1800.0,
 }
 SIMULATED_SEEDS = 2000
-EDGES_S = 900.0
+EDGES_S = 800.0
 CHAOS_SEEDS = 1000
-CORE_S = 590.0
-SCHEMA_S = 180.0
-PROVEN_SEEDS = 200
+WHOLE_S = 500.0
+SCHEMA_S = 90.0
 QUICK_SEEDS = 10
-"""How many seeds the fast loop simulates; `make test` has 50, `make proofs` `PROVEN_SEEDS`."""
+"""How many seeds the fast loop simulates; `make test` and `make proofs` have more: `sized`."""
 
 NOT_IN_THE_FAST_LOOP = ("tests/sim/test_chaos.py", "tests/sim/test_mutants.py")
 GRACE_S = 15.0
@@ -124,12 +123,15 @@ def steps_of_sim(seeds: int, jobs: int) -> list[Step]:
 def steps_of_proofs() -> list[Step]:
     """Return the steps of `make proofs`: what is too long for `make test`."""
     edges = (sys.executable, "-m", "tests.edges.run")
-    core = pytest_command("-n2", "tests/sim/test_mutants.py", "tests/sim/test_seeds.py")
-    whole = ("env", "LONGSHORE_ALL_DEFECTS=1", f"LONGSHORE_SIM_SEEDS={PROVEN_SEEDS}")
+    whole = (
+        "env",
+        "LONGSHORE_WHOLE=1",
+        *pytest_command("-n2", *files_with("tests.sizes import sized")),
+    )
     schema = (sys.executable, "-m", "tests.schema.run")
     return [
         Step(name="requests made from the OpenAPI document", command=schema, needs_s=SCHEMA_S),
-        Step(name="planted defects in the core", command=(*whole, *core), needs_s=CORE_S),
+        Step(name="planted defects in the core, and whole", command=whole, needs_s=WHOLE_S),
         Step(name="planted defects at the edges", command=edges, needs_s=EDGES_S),
     ]
 
@@ -151,9 +153,10 @@ def steps_of(kind: str) -> list[Step]:
             Step(name="unit and property tests", command=(*fast, *quick)),
             Step(name="simulation", command=simulated),
         ]
+    alone = files_with("pytest.mark.alone")
     return [
         *static_steps(),
-        step_of_tests("tests that run alone", "-m", "alone", *files_of("alone"), may_be_empty=True),
+        step_of_tests("tests that run alone", "-m", "alone", *alone, may_be_empty=True),
         # Half of these wait for processes, sessions and timeouts: two cpus serve four of them.
         # Who has run out of tests takes some of the others': without that one is left with the
         # slow ones at the end.
@@ -161,10 +164,10 @@ def steps_of(kind: str) -> list[Step]:
     ]
 
 
-def files_of(mark: str) -> list[str]:
-    """Return the files that have tests of this mark: it takes long to collect all of them."""
+def files_with(text: str) -> list[str]:
+    """Return the files of tests that have this text: it takes long to collect all of them."""
     files = sorted(ROOT.joinpath("tests").rglob("test_*.py"))
-    with_it = [each for each in files if f"pytest.mark.{mark}" in each.read_text("utf-8")]
+    with_it = [each for each in files if text in each.read_text("utf-8")]
     return [str(each.relative_to(ROOT)) for each in with_it]
 
 

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from tests.api_requests import ONE_OF_EACH, REQUESTS, Sent
 from tests.api_wire import Wire, check
 from tests.dispatcher_process import ApiError, DispatcherProcess
+from tests.sizes import sized
 
 BATCH = 20
-BATCHES = 500
+BATCHES = sized(100, 500)
 
 CONFIG: dict[str, Any] = {
     "driver": {"name": "simulated", "parameters": {"boot_time_s": 3600, "quota": 1}},

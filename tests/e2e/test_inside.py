@@ -11,9 +11,10 @@ import pytest
 
 from tests import inside_program
 from tests.dispatcher_process import DispatcherProcess, wait_for
+from tests.sizes import sized
 from tests.sshd_host import require_sshd
 
-CHILDREN = 1000
+CHILDREN = sized(200, 1000)
 PROGRAM = str(Path(inside_program.__file__))
 CONFIG: dict[str, Any] = {
     "driver": {"name": "tests.sshd_driver:DRIVER", "parameters": {"quota": 1}},

@@ -21,8 +21,9 @@ from longshore.pool.messages import (
 from longshore.pool.model import AttemptReport, ExitKind, IdleBehavior, InstanceSeen
 from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
+from tests.sizes import sized
 
-SEEDS = 150
+SEEDS = sized(50, 150)
 STEPS = 60
 
 

@@ -10,8 +10,9 @@ from tests.sim.faults import HostFaults
 from tests.sim.options import SimOptions, options_of, without
 from tests.sim.truth import TAG
 from tests.sim.world import World
+from tests.sizes import sized
 
-SEEDS = 40
+SEEDS = sized(12, 40)
 LONGEST_FREEZE_S = 1000.0
 
 

@@ -24,8 +24,9 @@ from tests.sim.faults import Demand, DispatcherFaults, HostFaults
 from tests.sim.options import SimOptions
 from tests.sim.timeline import Dice
 from tests.sim.world import World
+from tests.sizes import sized
 
-SEEDS = int(os.environ.get("LONGSHORE_CHAOS_SEEDS", "20"))
+SEEDS = int(os.environ.get("LONGSHORE_CHAOS_SEEDS", sized(4, 20)))
 """`make sim` sets it to 1,000."""
 CHUNK = 10
 CONTAINERS = 200

@@ -12,6 +12,7 @@ import pytest
 
 from tests.sim.options import options_of, without
 from tests.sim.world import World
+from tests.sizes import sized
 
 ROOT = Path(__file__).parents[2]
 DIGEST = re.compile(r"^digest ([0-9a-f]{128})$", re.MULTILINE)
@@ -32,7 +33,7 @@ def digest_of(seed: int, hash_seed: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("seed", [0, 3, 6, 7, 11, 19])
+@pytest.mark.parametrize("seed", [0, 7, 3, 6, 11, 19][: sized(2, 6)])
 def test_the_same_seed_is_the_same_run_under_any_hash_seed(seed: int) -> None:
     assert digest_of(seed, "1") == digest_of(seed, "4242")
 

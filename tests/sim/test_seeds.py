@@ -7,8 +7,9 @@ import os
 import pytest
 
 from tests.sim.run import Failure, run_seed
+from tests.sizes import sized
 
-SEEDS = int(os.environ.get("LONGSHORE_SIM_SEEDS", "50"))
+SEEDS = int(os.environ.get("LONGSHORE_SIM_SEEDS", sized(25, 200)))
 """How many: `make check` asks for few, `make proofs` for all that catch a planted defect."""
 
 

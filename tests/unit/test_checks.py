@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import fast_loop
+from tests import fast_loop, sizes
 from tools import checks, slow_tests
 
 ROOT = Path(__file__).parents[2]
@@ -164,18 +164,28 @@ def test_many_failures_are_no_moods(tmp_path: Path) -> None:
 
 
 def test_proofs_plant_all_defects() -> None:
-    schema, core, edges = checks.steps_of("proofs")
+    schema, whole, edges = checks.steps_of("proofs")
     assert schema.command[1:] == ("-m", "tests.schema.run")
     assert edges.command == (sys.executable, "-m", "tests.edges.run")
     assert ROOT.joinpath("tests/edges/run.py").is_file()
-    for file, variable in (
-        ("tests/sim/test_mutants.py", "LONGSHORE_ALL_DEFECTS"),
-        ("tests/sim/test_seeds.py", "LONGSHORE_SIM_SEEDS"),
-    ):
-        assert file in core.command
-        assert any(each.startswith(f"{variable}=") for each in core.command)
-        assert f'"{variable}"' in ROOT.joinpath(file).read_text()
-    assert 0 < core.needs_s + edges.needs_s < 1500
+    assert "LONGSHORE_WHOLE=1" in whole.command
+    files = [each for each in ROOT.joinpath("tests").rglob("test_*.py") if is_sized(each)]
+    assert {str(each.relative_to(ROOT)) for each in files} <= set(whole.command)
+    assert {ROOT / "tests/sim/test_mutants.py", ROOT / "tests/sim/test_seeds.py"} <= set(files)
+    assert 0 < whole.needs_s + edges.needs_s + schema.needs_s < 1500
+
+
+def is_sized(file: Path) -> bool:
+    return re.search(r"tests\.sizes\s+import", file.read_text("utf-8")) is not None
+
+
+def test_a_part_is_made_whole_by_the_variable_of_the_proofs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(sizes.VARIABLE, raising=False)
+    assert sizes.sized(1, 2) == 1
+    monkeypatch.setenv(sizes.VARIABLE, "1")
+    assert sizes.sized(1, 2) == 2
 
 
 @pytest.mark.parametrize(("left_s", "begins"), [(50.0, False), (1000.0, True)])
