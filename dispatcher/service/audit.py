@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -100,8 +99,7 @@ class AuditService:
 
         It has all that was noted before, unless the store cannot be written at present.
         """
-        with suppress(TimeoutError, StoreBusy, StoreClosed):
-            await asyncio.wait_for(asyncio.wrap_future(self._store.write([])), WRITTEN_WITHIN_S)
+        await self._store.committed(within_s=WRITTEN_WITHIN_S)
         try:
             return await asyncio.to_thread(self._store.audit, which, cursor=cursor, limit=limit)
         except StoreBusy as error:

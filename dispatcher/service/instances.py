@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from longshore.dispatcher.domain.containers import InstanceRecord
 from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     InstanceKillRequested,
@@ -34,6 +35,9 @@ from longshore.dispatcher.store.errors import StoreBusy
 from longshore.dispatcher.store.store import Store
 from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
 from longshore.pool.model import BehaviorNote, IdleBehavior, Worker, WorkerState
+
+WRITTEN_WITHIN_S = 2.0
+"""How long who asks for an instance that went just now waits until that is written."""
 
 Leftovers = Callable[[], LeftoverReport]
 """Tells what stays of instances that are gone."""
@@ -97,13 +101,20 @@ class InstanceService:
         workers = self._view.pool.workers
         if instance_id in workers:
             return self._shown(workers[instance_id])
-        try:
-            record = await asyncio.to_thread(self._store.instance, instance_id)
-        except StoreBusy as error:
-            raise Unavailable(str(error)) from error
+        record = await self._record(instance_id)
+        if record is not None and record.gone_at is None and instance_id not in workers:
+            # It went just now: the engine has queued that, and then it is written.
+            await self._store.committed(within_s=WRITTEN_WITHIN_S)
+            record = await self._record(instance_id)
         if record is not None and record.gone_at is not None and instance_id not in workers:
             return gone_view(record)
         return self._shown(self._worker(instance_id, is_kept=record is not None))
+
+    async def _record(self, instance_id: str) -> InstanceRecord | None:
+        try:
+            return await asyncio.to_thread(self._store.instance, instance_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
 
     def leaks(self, *, cursor: str, limit: int) -> LeakReport:
         """Return one page of what is billed and not wanted at this moment.

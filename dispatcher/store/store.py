@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -35,7 +37,12 @@ from longshore.dispatcher.domain.tokens import Token
 from longshore.dispatcher.domain.vitals import StoreVitals
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.custody import Custody, StoreFiles
-from longshore.dispatcher.store.errors import StoreIsAnother, StoreUnusable
+from longshore.dispatcher.store.errors import (
+    StoreBusy,
+    StoreClosed,
+    StoreIsAnother,
+    StoreUnusable,
+)
 from longshore.dispatcher.store.idempotency import of_job
 from longshore.dispatcher.store.kinship import Descendants
 from longshore.dispatcher.store.marker import (
@@ -240,6 +247,11 @@ class Store:
         nothing is. Raises `StoreBusy` when too much is pending, and `StoreClosed`.
         """
         self._writer.write(changes, wait=False, within_s=BEHIND_S)
+
+    async def committed(self, *, within_s: float) -> None:
+        """Wait until all is committed that is queued by now, or for so long."""
+        with suppress(TimeoutError, StoreBusy, StoreClosed):
+            await asyncio.wait_for(asyncio.wrap_future(self.write([])), within_s)
 
     def withdraw(self, future: Future[None]) -> bool:
         """Take a `write` back, and return whether that is certain: it fails with `Withdrawn` then.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,19 @@ async def test_an_instance_that_is_gone_can_be_asked_for_while_others_are_there(
             # It may be that only its commit is to come: that is not the same as nothing.
             with pytest.raises(Unavailable, match="not known to be gone yet"):
                 await services.instances.instance("i-kept")
+
+
+async def test_who_asks_while_its_end_is_being_written_is_told_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longshore.dispatcher.store.store.BEHIND_S", 3600.0)
+    rig = Rig(make_type(1))
+    with store_in(tmp_path) as store:
+        store.write([SaveInstance(instance=instance("i-1"))]).result(30)
+        async with services_over(rig, store, tmp_path) as services:
+            gone = replace(instance("i-1"), gone_at=5000.0)
+            store.write_behind([SaveInstance(instance=gone)])
+            assert (await services.instances.instance("i-1")).gone_at == 5000.0
 
 
 async def test_those_that_are_there_come_by_id_and_a_page_goes_on_behind_one_that_went(
