@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiohttp import web
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.routes import events
@@ -65,7 +65,8 @@ class Document:
             self._validators[key] = Draft202012Validator(whole)
         value = json.loads(body)
         problems = [
-            f"{each.json_path}: {each.message}" for each in self._validators[key].iter_errors(value)
+            f"{each.instance_path}: {each.message}"
+            for each in self._validators[key].iter_errors(value)
         ]
         assert not problems, (key, problems, body[:2000])
         for amount in _decimals(json.loads(body, parse_float=Decimal)):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.api_document import Document
@@ -164,7 +164,7 @@ def test_a_status_or_a_header_that_is_not_told_is_found(document: dict[str, Any]
     late = {**problem, "Retry-After": "2"}
     with pytest.raises(AssertionError, match="is not said to answer Retry-After"):
         held.check_answer("POST", "/v1/containers/{id}/cancel", 409, late, body)
-    with pytest.raises(AssertionError, match="'detail' is a required property"):
+    with pytest.raises(AssertionError, match='"detail" is a required property'):
         held.check_answer("POST", "/v1/jobs", 400, problem, body.replace(b"detail", b"details"))
     held.check_event(b'{"message": "Events are missing here."}')
     with pytest.raises(AssertionError, match="not valid under any"):

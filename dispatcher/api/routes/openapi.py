@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, assert_never
 
 import msgspec
@@ -195,14 +196,7 @@ class Route:
 def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
     """Return the OpenAPI 3.1 document of `routes` as JSON."""
     types = [kind for route in routes for kind in (*route.request, *route.answer)]
-    types.append(ProblemDetails)
-    schemas, components = msgspec.json.schema_components(
-        types, schema_hook=_schema_of, ref_template=_REFERENCE
-    )
-    for schema in components.values():
-        _as_numbers(schema)
-    _tell_events(components)
-    by_type = list(zip(types, schemas, strict=True))
+    by_type, components = _schemas((*types, ProblemDetails))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type)
@@ -226,6 +220,21 @@ def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
             },
         }
     )
+
+
+@cache
+def _schemas(types: tuple[Any, ...]) -> tuple[list[tuple[Any, dict[str, Any]]], dict[str, Any]]:
+    """Return the schema of each type, and by their names those that they refer to.
+
+    Kept, since it takes 20 ms, and tests start a thousand servers in one process.
+    """
+    schemas, components = msgspec.json.schema_components(
+        types, schema_hook=_schema_of, ref_template=_REFERENCE
+    )
+    for schema in components.values():
+        _as_numbers(schema)
+    _tell_events(components)
+    return list(zip(types, schemas, strict=True)), components
 
 
 def _as_numbers(schema: Any) -> None:
