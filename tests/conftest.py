@@ -8,6 +8,7 @@ the test; it is held against the whole run, by the same check around the session
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shutil
@@ -69,6 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[each for each in items if each.nodeid in out])
         items[:] = [each for each in items if each.nodeid not in out]
     items.sort(key=lambda each: not each.nodeid.startswith(FIRST))
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage go through thousands of tests and modules, which all stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tools import house
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,13 @@ NOT_OURS = {
 def trees() -> dict[str, ast.Module]:
     """Return the product's modules, parsed, by their dotted names."""
     return {house._name(p.relative_to(ROOT)): ast.parse(p.read_text()) for p in SOURCES}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Let go of the trees: whatever collects garbage later would walk through all of them."""
+    yield
+    trees.cache_clear()
 
 
 def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
