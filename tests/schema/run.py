@@ -75,16 +75,28 @@ def document_of(url: str) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def tried(url: str, document: dict[str, Any], *, examples: int, seed: int, chains: bool) -> Outcome:
+def tried(
+    url: str,
+    document: dict[str, Any],
+    *,
+    examples: int,
+    seed: int,
+    chains: bool,
+    paths: Sequence[str] = (),
+) -> Outcome:
     """Return what Schemathesis finds on the open server at `url`, going by `document`.
 
     `examples` bounds the cases of each operation and kind; the cases that follow from the document
     alone (bounds, forbidden values) come on top. With `chains`, operations are tried in sequence.
+    Of some `paths`, () for all.
     """
     config = SchemathesisConfig.from_dict({"base-url": url, **_config(examples, seed, chains)})
     schema = schemathesis.openapi.from_dict(document, config=config)
+    wanted = schema.exclude(path=_STREAM)
+    if paths:
+        wanted = wanted.exclude(lambda one: one.operation.path not in paths)
     outcome = Outcome()
-    for event in from_schema(schema.exclude(path=_STREAM)).execute():
+    for event in from_schema(wanted).execute():
         match event:
             case events.ScenarioFinished():
                 _note(outcome, event)

@@ -136,16 +136,22 @@ def test_a_packet_that_is_announced_too_long_ends_the_connection() -> None:
         assert not peer.is_alive(), "the connection is closed"
 
 
-def test_a_connection_has_ended_once_its_end_is_known_although_it_is_still_open() -> None:
+@pytest.mark.parametrize(
+    ("active", "failure", "ended"),
+    [
+        (True, None, False),
+        (True, ChannelException(1, "no more sessions"), False),
+        (True, EOFError(), True),
+        (False, None, True),
+    ],
+)
+def test_a_connection_has_ended_once_its_end_is_known_although_it_is_still_open(
+    monkeypatch: pytest.MonkeyPatch, active: bool, failure: Exception | None, ended: bool
+) -> None:
     """Paramiko ends a connection's channels, and whoever waits for them, before it says so."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = BoundedTransport(ours)
-        transport.active = True
-        assert not transport.ended
-        transport.saved_exception = ChannelException(1, "no more sessions")
-        assert not transport.ended, "a channel was refused, no more"
-        transport.saved_exception = EOFError()
-        assert transport.ended
-        transport.saved_exception, transport.active = None, False
-        assert transport.ended
+        monkeypatch.setattr(transport, "active", active)
+        monkeypatch.setattr(transport, "saved_exception", failure)
+        assert transport.ended is ended
