@@ -126,11 +126,8 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_caller_follows_as_much_as_it_likes",
         guard="Each caller follows so many streams at most",
         file="dispatcher/api/doors.py",
-        old=(
-            "        if caller.door not in _LOCAL and len(self._streams.get(name, ())) >= "
-            "self._streams_most:"
-        ),
-        new="        if False:",
+        old="if not caller.is_local and len(self._streams.get(name, ())) >= self._streams_most:",
+        new="if False:",
         test=f"{_SERVER}::test_each_caller_asks_as_often_as_it_may",
     ),
     EdgeDefect(

@@ -37,7 +37,7 @@ SECRETS = "/v1/projects/default/secrets"
 
 async def until(what: Callable[[], bool]) -> None:
     """Return once it is so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):
         while not what():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0.005)
 
