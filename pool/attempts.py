@@ -93,8 +93,7 @@ def place(
         core.move(worker, Trigger.PLACED_RESIDENT, now)
     else:
         core.move(worker, Trigger.PLACED, now)
-        worker.load.last_busy = now
-        worker.load.last_container = order.container_id
+        worker.load.was_busy(now, order.container_id)
         core.timers.clear(TimerKind.RECHECK, worker.id)
     core.commands.append(
         StartAttempt(op_id=op_id, worker_id=worker.id, order=order, boot_id=worker.link.boot_id)
@@ -115,7 +114,7 @@ def on_started(core: PoolCore, event: AttemptStarted, now: float) -> None:
     attempt.settled_op = core.next_op()
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.health.refusals = 0
+        worker.health.started_one()
     _running(core, attempt, now)
     signal_if_wanted(core, attempt, now)
 
@@ -138,8 +137,7 @@ def on_refused(core: PoolCore, event: StartRefused, now: float) -> None:
     # That it has booted anew is no fault of the instance's either: its probe tells of that.
     blamed = not refused and event.code != REBOOTED
     if worker is not None and blamed and not known:
-        worker.health.refusals += 1
-        worker.health.last_error = f"start refused: {event.message}"
+        worker.health.refused_one(event.message)
         if worker.health.refusals >= REFUSALS_BEFORE_DRAIN:
             what = f"{worker.health.refusals} starts in a row were refused: {event.message}"
             shutdown.mark_broken(core, worker, what)
@@ -159,7 +157,7 @@ def _pause(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     The engine is told only if something else keeps the worker busy: otherwise the cause is not how
     much runs there.
     """
-    worker.health.overloaded_until = now + OVERLOAD_PAUSE_S
+    worker.health.overloaded(now + OVERLOAD_PAUSE_S)
     core.touch(worker.id)
     core.timers.set(TimerKind.OVERLOAD, worker.id, worker.health.overloaded_until)
     if worker.load.busy_with:
@@ -299,7 +297,7 @@ def _ended(core: PoolCore, attempt: PoolAttempt, how: AttemptExit, now: float) -
         _release(core, attempt.worker_id, attempt.remote_id)
     else:
         if worker is not None:
-            worker.load.unreleased.add(attempt.id)
+            worker.load.awaits_log(attempt.id)
         core.notices.append(
             AttemptEnd(
                 attempt_id=attempt.id,
@@ -320,7 +318,7 @@ def _vacate(core: PoolCore, worker: Worker, attempt: PoolAttempt, now: float) ->
     core.free_resources(worker, attempt.id)
     worker.invalidate_probe()
     if not attempt.resident:
-        worker.load.last_busy = now
+        worker.load.was_busy(now)
     if worker.state is WorkerState.RUNNING and not worker.load.busy_with:
         core.move(worker, Trigger.LAST_EXIT, now)
     shutdown.review(core, worker, now)
@@ -344,7 +342,7 @@ def release(core: PoolCore, attempt_id: str, now: float) -> None:
     _release(core, attempt.worker_id, attempt.remote_id)
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.load.unreleased.discard(attempt_id)
+        worker.load.released(attempt_id)
         shutdown.review(core, worker, now)
 
 
@@ -402,5 +400,5 @@ def give_log_up(core: PoolCore, attempt: PoolAttempt, now: float) -> None:
     core.notices.append(AttemptLogLost(attempt_id=attempt.id, worker_id=attempt.worker_id))
     worker = core.workers.get(attempt.worker_id)
     if worker is not None:
-        worker.load.unreleased.discard(attempt.id)
+        worker.load.released(attempt.id)
         shutdown.review(core, worker, now)

@@ -26,7 +26,7 @@ def note(core: PoolCore, worker: Worker, why: str, now: float) -> None:
     """Count a worker as of no use, once, unless something ran on it; two or more hold creates."""
     if worker.health.has_run or worker.health.boot_failed:
         return
-    worker.health.boot_failed = True
+    worker.health.was_of_no_use()
     if worker.appeared_at < core.boot_failures_until:
         # It was bought before those told that were bought with it: ten at once are one mistake.
         return
@@ -76,7 +76,7 @@ def note_run(core: PoolCore, worker: Worker, now: float) -> None:
     """
     if worker.health.has_run:
         return
-    worker.health.has_run = True
+    worker.health.ran_one()
     if core.boot_failures and worker.appeared_at >= core.boot_failures_since:
         core.boot_failures = 0
         core.boot_failures_since = math.inf

@@ -224,7 +224,7 @@ class PoolCore:
             load=LoadRecord(expected=self.machines.get(type_.name)),
             shutdown=ShutdownRecord(killed=self.asked_kills.get(seen.id)),
         )
-        worker.load.free = room_left(worker)
+        worker.load.added_up(room_left(worker))
         if worker.noted is not None and worker.noted.until is not None:
             self.timers.set(TimerKind.RELEASE, worker.id, worker.noted.until)
         self.workers[seen.id] = worker
@@ -234,7 +234,7 @@ class PoolCore:
         for attempt in self.attempts_on(seen.id):
             self.hold_resources(worker, attempt)
             if attempt.is_finished:
-                worker.load.unreleased.add(attempt.id)
+                worker.load.awaits_log(attempt.id)
         self.note_changed(worker, "it is new to the pool")
         return worker
 
@@ -291,8 +291,8 @@ class PoolCore:
         if not is_unrecognised(worker.type) or type_ == worker.type:
             return
         worker.type = type_
-        worker.load.expected = self.machines.get(type_.name)
-        worker.load.free = room_left(worker)
+        worker.load.expect(self.machines.get(type_.name))
+        worker.load.added_up(room_left(worker))
         self.note_changed(worker, f"its type is {type_.name}")
 
     def expected_launches(self) -> list[PendingLaunch]:
@@ -363,17 +363,14 @@ class PoolCore:
         What asks for no cpus shares one with its like: the first of them takes it.
         """
         if attempt.id not in worker.load.attempts and not attempt.is_finished:
-            taken = attempt.resources
+            taken, load = attempt.resources, worker.load
             # Nobody knows what a stray takes, and it is being ended.
-            if not attempt.stray and shares_a_cpu(taken):
-                taken = charge(taken, on_shared_cpu=worker.load.on_shared_cpu)
-                worker.load.sharing.add(attempt.id)
-            worker.load.attempts[attempt.id] = attempt.resources
-            if attempt.store:
-                worker.load.unaccounted.add(attempt.id)
-            if attempt.resident:
-                worker.load.resident.add(attempt.id)
-            worker.load.free = worker.load.free.minus(taken)
+            shares = not attempt.stray and shares_a_cpu(taken)
+            if shares:
+                taken = charge(taken, on_shared_cpu=load.on_shared_cpu)
+            load.hold(attempt.id, attempt.resources, taken=taken, shares=shares)
+            unaccounted = bool(attempt.store)
+            load.hold_apart(attempt.id, resident=attempt.resident, unaccounted=unaccounted)
             self.touch(worker.id)
 
     def free_resources(self, worker: Worker, attempt_id: str) -> None:
@@ -381,15 +378,13 @@ class PoolCore:
 
         The last of those that share a cpu gives that back too.
         """
-        held = worker.load.attempts.pop(attempt_id, None)
+        shared = attempt_id in worker.load.sharing
+        held = worker.load.let_go(attempt_id)
         if held is None:
             return
-        worker.load.resident.discard(attempt_id)
-        worker.load.unaccounted.discard(attempt_id)
-        if attempt_id in worker.load.sharing:
-            worker.load.sharing.discard(attempt_id)
+        if shared:
             held = charge(held, on_shared_cpu=worker.load.on_shared_cpu)
-        worker.load.free = worker.load.free.plus(held)
+        worker.load.give_back(held)
         self.touch(worker.id)
 
     def move(self, worker: Worker, trigger: Trigger, now: float) -> None:

@@ -24,7 +24,7 @@ def on_noticed(core: PoolCore, event: InterruptionNoticed, now: float) -> None:
         what = "it says that the cloud takes it back, which is not believed: it is not preemptible"
         core.note_changed(worker, what)
         return
-    worker.health.interruption = event.at
+    worker.health.taken_back(event.at)
     core.statistics.interruptions += 1
     worker.invalidate_probe()
     core.note_changed(worker, f"the cloud takes it back at {event.at}")

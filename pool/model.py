@@ -401,7 +401,7 @@ class LinkRecord:
 
 @dataclass(slots=True, kw_only=True)
 class LoadRecord:
-    """What a worker has room for, and what takes it."""
+    """What a worker has room for, and what takes it; changed by its own methods alone."""
 
     free: Resources = Resources()
     #: What its machine has, as it says itself, None while it has not.
@@ -436,10 +436,62 @@ class LoadRecord:
         """Return whether it gets no new work, since too many that ended wait to be released."""
         return len(self.unreleased) > MOST_UNRELEASED
 
+    def found(self, machine: MachineSize) -> None:
+        """Note what its machine has; the room that leaves is to be added up anew."""
+        self.machine = machine
+
+    def expect(self, machine: MachineSize | None) -> None:
+        """Note what its machine is taken to have, None for what its type says; as `found`."""
+        self.expected = machine
+
+    def added_up(self, free: Resources) -> None:
+        """Take the room that is left as somebody has added it up (`pool.charging`)."""
+        self.free = free
+
+    def hold(
+        self, attempt_id: str, resources: Resources, *, taken: Resources, shares: bool
+    ) -> None:
+        """Count an attempt in; it takes `taken` of the room, and may share the one cpu."""
+        self.attempts[attempt_id] = resources
+        if shares:
+            self.sharing.add(attempt_id)
+        self.free = self.free.minus(taken)
+
+    def hold_apart(self, attempt_id: str, *, resident: bool, unaccounted: bool) -> None:
+        """Note that an attempt that is held is none that keeps it busy, or none of this store."""
+        if resident:
+            self.resident.add(attempt_id)
+        if unaccounted:
+            self.unaccounted.add(attempt_id)
+
+    def let_go(self, attempt_id: str) -> Resources | None:
+        """Count an attempt out; return what it held, None for nothing, and see `give_back`."""
+        self.resident.discard(attempt_id)
+        self.unaccounted.discard(attempt_id)
+        self.sharing.discard(attempt_id)
+        return self.attempts.pop(attempt_id, None)
+
+    def give_back(self, taken: Resources) -> None:
+        """Have the room again that an attempt took."""
+        self.free = self.free.plus(taken)
+
+    def awaits_log(self, attempt_id: str) -> None:
+        """Note that an attempt has ended, and its log is not complete."""
+        self.unreleased.add(attempt_id)
+
+    def released(self, attempt_id: str) -> None:
+        """Note that nothing more is expected of an attempt that has ended."""
+        self.unreleased.discard(attempt_id)
+
+    def was_busy(self, now: float, container_id: str = "") -> None:
+        """Note that it is or was busy until now, "" with the same container as before."""
+        self.last_busy = now
+        self.last_container = container_id or self.last_container
+
 
 @dataclass(slots=True, kw_only=True)
 class HealthRecord:
-    """What speaks for and against giving a worker work."""
+    """What speaks for and against giving a worker work; changed by its own methods alone."""
 
     #: Why we ourselves judge it to be of no use, which is final, "" for nothing.
     verdict: str = ""
@@ -470,6 +522,78 @@ class HealthRecord:
     def broken(self) -> str:
         """Return why it gets no more work: our verdict, else its own complaint, "" for neither."""
         return self.verdict or self.complaint
+
+    def failed(self, what: str) -> None:
+        """Note what failed last, "" for nothing any more."""
+        self.last_error = what
+
+    def advised(self, advice: str) -> None:
+        """Note what would make it better by its own word, "" for nothing."""
+        self.advice = advice
+
+    def judged(self, verdict: str) -> None:
+        """Note for good why it is of no use."""
+        self.verdict = verdict
+
+    def complains(self, complaint: str) -> None:
+        """Note what it says of itself, "" for nothing; then it is not broken, unless judged."""
+        self.complaint = complaint
+        if not self.broken:
+            self.broken_at = 0.0
+
+    def reviewed(self, now: float) -> None:
+        """Note since when it is broken, if it is."""
+        if self.broken and not self.broken_at:
+            self.broken_at = now
+
+    def taken_back(self, at: str) -> None:
+        """Note when the cloud takes it back."""
+        self.interruption = at
+
+    def started_one(self) -> None:
+        """Note that it has started what it was to."""
+        self.refusals = 0
+
+    def refused_one(self, why: str) -> None:
+        """Note that it has not, for a cause that lies with it."""
+        self.refusals += 1
+        self.last_error = f"start refused: {why}"
+
+    def overloaded(self, until: float) -> None:
+        """Give it no new work until then."""
+        self.overloaded_until = until
+
+    def ran_one(self) -> None:
+        """Note that a program has run there."""
+        self.has_run = True
+
+    def was_of_no_use(self) -> None:
+        """Note that it was of no use before any had."""
+        self.boot_failed = True
+
+    def swallowed_one(self, container_id: str, swallowed: Swallowed, why: str) -> None:
+        """Note that a container ended there without having run."""
+        self.swallowed[container_id] = swallowed
+        self.last_error = why
+
+    def seen_to_run(self, *, contained: bool) -> None:
+        """Forget those that were swallowed of a kind of which one has run now."""
+        others = {c: s for c, s in self.swallowed.items() if s.contained is not contained}
+        self.swallowed = others
+
+    def try_engine(self) -> None:
+        """Put its engine on trial."""
+        self.on_trial = True
+
+    def tried(self) -> dict[str, Swallowed]:
+        """End the trial; return whom it had swallowed, who count no more."""
+        self.on_trial = False
+        swallowed, self.swallowed = self.swallowed, {}
+        return swallowed
+
+    def acquit(self, user: str, until: float) -> None:
+        """Let what is swallowed of a user's count for nothing until then."""
+        self.acquitted[user] = until
 
 
 @dataclass(slots=True, kw_only=True)

@@ -107,10 +107,10 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.link.session_up = True
     absence.end(core, worker, "it answers, though a listing lacks it")
     worker.link.shown = True
-    worker.health.advice = event.report.advice
+    worker.health.advised(event.report.advice)
     sizes.take_in(core, worker, event.report.machine, now)
     worker.link.last_contact = min(event.began_at, now)
-    worker.health.last_error = f"boot: {event.boot_error}" if event.boot_error else ""
+    worker.health.failed(f"boot: {event.boot_error}" if event.boot_error else "")
     core.timers.clear(TimerKind.OFFLINE, worker.id)
     _pin(core, worker, event.host_key, now)
     if reattached:
@@ -212,7 +212,7 @@ def _await_boot(core: PoolCore, worker: Worker, now: float) -> None:
     if worker.state is WorkerState.SHUTDOWN:
         return
     if worker.load.busy_with:
-        worker.load.last_busy = now
+        worker.load.was_busy(now)
     core.timers.soonest(
         TimerKind.PROBE, worker.id, now + core.jittered_s(core.settings.probe_interval_s)
     )
@@ -228,7 +228,7 @@ def _settle(core: PoolCore, worker: Worker, boot_id: str, now: float) -> None:
         return
     if worker.load.busy_with:
         core.move(worker, Trigger.READY_BUSY, now)
-        worker.load.last_busy = now
+        worker.load.was_busy(now)
     elif worker.state is WorkerState.RUNNING:
         core.move(worker, Trigger.LAST_EXIT, now)
     else:
@@ -256,7 +256,7 @@ def on_failed(core: PoolCore, event: ProbeFailed, now: float) -> None:
         return
     worker.link.probe_op = 0
     worker.link.probe_failures += 1
-    worker.health.last_error = f"{event.stage}: {event.message}"
+    worker.health.failed(f"{event.stage}: {event.message}")
     absence.on_probe_failed(worker, event)
     interval_s = core.settings.probe_interval_s
     longest_s = interval_s
@@ -282,7 +282,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
     worker.link.session_up = False
     worker.invalidate_probe()
     worker.link.last_contact = min(event.last_contact, now)
-    worker.health.last_error = f"session: {event.reason}"
+    worker.health.failed(f"session: {event.reason}")
     settings = core.settings
     core.timers.soonest(
         TimerKind.RECHECK, worker.id, worker.link.last_contact + settings.probe_timeout_s
@@ -312,13 +312,12 @@ def on_broken(core: PoolCore, event: BrokenReported, now: float) -> None:
 def _hear_complaint(core: PoolCore, worker: Worker, message: str, now: float) -> None:
     if worker.health.complaint == message:
         return
-    worker.health.complaint = message
+    worker.health.complains(message)
     worker.invalidate_probe()
     if message:
         boot_failures.note(core, worker, message, now)
         core.note_changed(worker, f"it is broken: {message}")
         return
-    worker.health.broken_at = worker.health.broken_at if worker.health.verdict else 0.0
     core.note_changed(worker, "it reports that it is no longer broken")
 
 

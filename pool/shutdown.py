@@ -184,7 +184,7 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
         core.cloud_gate.changes.failed(event.error, now)
     worker = core.workers.get(event.instance_id)
     if worker is not None and worker.state is not WorkerState.SHUTDOWN:
-        worker.health.last_error = f"tags: {event.error}"
+        worker.health.failed(f"tags: {event.error}")
         if limited:
             save_tags(core, worker, now)
         else:
@@ -194,7 +194,7 @@ def on_tags_failed(core: PoolCore, event: TagsFailed, now: float) -> None:
 def mark_broken(core: PoolCore, worker: Worker, verdict: str) -> None:
     """Judge a worker to be of no use, for good: it gets no more work and drains (see `review`)."""
     if not worker.health.verdict:
-        worker.health.verdict = verdict
+        worker.health.judged(verdict)
         worker.invalidate_probe()
         core.note_changed(worker, f"it is broken: {verdict}")
 
@@ -215,8 +215,7 @@ def review(core: PoolCore, worker: Worker, now: float, *, asked: Trigger | None 
     """
     core.timers.clear(TimerKind.RECHECK, worker.id)
     core.touch(worker.id)
-    if worker.health.broken and not worker.health.broken_at:
-        worker.health.broken_at = now
+    worker.health.reviewed(now)
     if worker.state is WorkerState.SHUTDOWN and not are_ending(core, worker):
         wait_no_longer(core, worker, now)
         return
@@ -419,6 +418,6 @@ def on_destroy_failed(core: PoolCore, event: DestroyFailed, now: float) -> None:
     worker.shutdown.destroy_answered = False
     worker.shutdown.destroy_failures += 1
     worker.shutdown.destroy_error = str(event.error) or type(event.error).__name__
-    worker.health.last_error = f"destroy: {worker.shutdown.destroy_error}"
+    worker.health.failed(f"destroy: {worker.shutdown.destroy_error}")
     if limited and worker.state is WorkerState.SHUTDOWN:
         destroy(core, worker, now)

@@ -24,7 +24,7 @@ def take_in(core: PoolCore, worker: Worker, machine: MachineSize | None, now: fl
     if machine is None or machine == worker.load.machine:
         return
     before = shortfall(worker.type, worker.load.machine)
-    worker.load.machine = machine
+    worker.load.found(machine)
     _make_room_anew(core, worker)
     short = shortfall(worker.type, machine)
     if short:
@@ -79,10 +79,10 @@ def _expect(core: PoolCore, type_name: str, machine: MachineSize | None) -> None
         core.machines[type_name] = machine
     for _, worker in sorted(core.workers.items()):
         if worker.type.name == type_name and worker.load.machine is None:
-            worker.load.expected = machine
+            worker.load.expect(machine)
             _make_room_anew(core, worker)
 
 
 def _make_room_anew(core: PoolCore, worker: Worker) -> None:
-    worker.load.free = room_left(worker)
+    worker.load.added_up(room_left(worker))
     core.touch(worker.id)

@@ -43,7 +43,7 @@ def note_end(
     """Count an end that came without a word to end, if nothing ran; else end the count."""
     match how.kind:
         case ExitKind.EXITED | ExitKind.OUT_OF_MEMORY:
-            _seen_to_run(worker, attempt)
+            worker.health.seen_to_run(contained=attempt.contained)
             return
         case ExitKind.ENGINE_FAILURE if how.fault is not Fault.INSTANCE:
             return
@@ -54,15 +54,16 @@ def note_end(
     if worker.health.on_trial or now < worker.health.acquitted.get(attempt.user, now):
         return
     before = worker.health.swallowed.get(attempt.container_id)
-    swallowed = worker.health.swallowed[attempt.container_id] = Swallowed(
+    swallowed = Swallowed(
         user=attempt.user,
         contained=attempt.contained,
         times=before.times + 1 if before is not None else 1,
     )
     ended = "was lost" if how.kind is ExitKind.LOST else "ended without having run"
-    worker.health.last_error = f"{attempt.id} {ended}: {how.message or how.kind.value}"
+    why = f"{attempt.id} {ended}: {how.message or how.kind.value}"
+    worker.health.swallowed_one(attempt.container_id, swallowed, why)
     if max(len(worker.health.swallowed), swallowed.times) >= ENDS_BEFORE_TRIAL:
-        worker.health.on_trial = True
+        worker.health.try_engine()
         worker.invalidate_probe()
         core.touch(worker.id)
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
@@ -79,13 +80,6 @@ def _had_run(worker: Worker, attempt: PoolAttempt, how: AttemptExit, now: float)
     return now - max(since, worker.link.attached_at) >= boot_failures.PROVES_AFTER_S
 
 
-def _seen_to_run(worker: Worker, attempt: PoolAttempt) -> None:
-    others = {
-        c: s for c, s in worker.health.swallowed.items() if s.contained is not attempt.contained
-    }
-    worker.health.swallowed = others
-
-
 def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> None:
     """Take in what a probe found of the engine, if it tried it."""
     if not worker.health.on_trial:
@@ -94,9 +88,8 @@ def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> 
         # It was on its way before: the next one tries the engine.
         core.timers.soonest(TimerKind.PROBE, worker.id, now)
         return
-    worker.health.on_trial = False
+    swallowed = worker.health.tried()
     core.touch(worker.id)
-    swallowed, worker.health.swallowed = worker.health.swallowed, {}
     if event.trial_error:
         number = len(swallowed)
         who = f"{number} containers" if number != 1 else "a container"
@@ -105,5 +98,5 @@ def judge(core: PoolCore, worker: Worker, event: ProbeSucceeded, now: float) -> 
         boot_failures.note(core, worker, what, now)
         return
     for user in sorted({each.user for each in swallowed.values()}):
-        worker.health.acquitted[user] = now + ACQUITTED_S
+        worker.health.acquit(user, now + ACQUITTED_S)
     core.note_changed(worker, "its engine works: it takes work again")

@@ -59,6 +59,28 @@ class Issuer:
             case _:
                 assert_never(verdict)
 
+    def problem(self) -> str:
+        """Return why its keys cannot be had, with what to do about it, "" where they can."""
+        why = self._keys.why_away
+        if not why:
+            return ""
+        if self._keys.known.keys:
+            told = "who has a token with a key that is known still comes in, and nobody else by it"
+        else:
+            told = "nobody comes in by it"
+        return (
+            f"the issuer {self._config.url} gives no keys, so that {told}: {why}; see that it runs,"
+            f" that this machine reaches it, and that auth.issuer.url is right (it is asked again"
+            f" every {RETRY_S:g} s)"
+        )
+
+    async def keep_fresh(self, *, look_each_s: float = RETRY_S) -> None:
+        """Ask the issuer from now on, until it is cancelled, also while nobody comes by it.
+
+        `look_each_s` is how long it waits between two looks at whether that is to be done.
+        """
+        await self._keys.keep_fresh(look_each_s=look_each_s)
+
     async def close(self) -> None:
         """End what goes on."""
         await self._keys.close()

@@ -9,6 +9,10 @@ took back does not count for ever.
 An issuer that is away changes nothing: the keys that are known are kept, and who needs another is
 told to come again. They change as a whole, when the new ones have been read.
 
+Beside those who come with tokens, `keep_fresh` asks: from the start on, so that an issuer that
+cannot be asked is known before somebody has to, and again while it is away, so that it is known to
+be back.
+
 Where the keys are, the issuer's discovery document says. It must be that of the issuer that is
 configured, both are fetched by https (or on this machine), and nobody is sent elsewhere.
 """
@@ -83,6 +87,16 @@ class IssuerKeys:
         self.known = KeySet([])
         #: Whether the issuer answered when it was last asked.
         self.last = IssuerAnswer.NOT_ASKED
+        #: Why it gave no keys then, "" where it did.
+        self.why_away = ""
+
+    async def keep_fresh(self, *, look_each_s: float = RETRY_S) -> None:
+        """Have keys that are not old, as far as the issuer is there, until it is cancelled."""
+        while True:
+            if self.last is IssuerAnswer.AWAY:
+                await self.fetch()
+            await self.freshen()
+            await asyncio.sleep(look_each_s)
 
     async def freshen(self) -> None:
         """Fetch the keys if they are too old, and if that was not just tried."""
@@ -109,11 +123,13 @@ class IssuerKeys:
     async def _renew(self) -> None:
         try:
             found = await self._fetched()
-        except (_Unusable, aiohttp.ClientError, OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - what an issuer answers ends nobody who asks
             self.last = IssuerAnswer.AWAY
-            _log.warning("issuer_away", issuer=self._url, why=str(error) or type(error).__name__)
+            self.why_away = str(error) or type(error).__name__
+            _log.warning("issuer_away", issuer=self._url, why=self.why_away)
         else:
             self.known, self._read_at, self.last = found, self._clock(), IssuerAnswer.GIVEN
+            self.why_away = ""
             _log.info("issuer_keys_read", issuer=self._url, keys=len(found.keys))
         finally:
             self._fetch = None

@@ -13,6 +13,7 @@ from longshore.dispatcher.api.entrance import Entrance
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, guard_for
 from longshore.dispatcher.api.render.problems import problems_middleware
 from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
+from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
@@ -65,7 +66,7 @@ def make_app(
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
-    bodies = Bodies(limits)
+    bodies = Bodies(limits, holder_of=holder_of)
     decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(
         containers=ContainerRoutes(

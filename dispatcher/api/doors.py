@@ -36,8 +36,6 @@ from longshore.drivers.errors import InvalidRequest
 _PEER = struct.Struct("3i")
 _STREAM_RETRY_S = 5.0
 _TOO_OFTEN = "You ask more often than this server answers you: wait as long as Retry-After says."
-_LOCAL = frozenset({Door.OPEN, Door.SOCKET})
-"""Whoever comes by these is on this machine, and is held to no rate."""
 _NO_ISSUER = (
     "This server takes no JSON Web Tokens, as auth.issuer is not set: send a token of its own."
 )
@@ -93,7 +91,7 @@ class Doors:
         if caller is None and not self.is_open:
             raise Unauthorized(NOBODY)
         caller = caller or ANYBODY
-        if caller.door not in _LOCAL:
+        if not caller.is_local:
             wait_s = self._buckets.take(_name_of(caller), self._clock())
             if wait_s > 0:
                 raise TooManyRequests(_TOO_OFTEN, retry_after_s=wait_s)
@@ -136,7 +134,7 @@ class Doors:
         Raises `TooManyRequests` when the caller has too many.
         """
         name, transport = _name_of(caller), request.transport
-        if caller.door not in _LOCAL and len(self._streams.get(name, ())) >= self._streams_most:
+        if not caller.is_local and len(self._streams.get(name, ())) >= self._streams_most:
             said = f"You follow {self._streams_most} logs and events, the most at a time: end one."
             raise TooManyRequests(said, retry_after_s=_STREAM_RETRY_S)
         if transport is None:

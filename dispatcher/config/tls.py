@@ -6,23 +6,27 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from cryptography.x509 import load_pem_x509_certificates
+
 from longshore.dispatcher.config.model import TlsConfig
 from longshore.drivers.errors import ConfigError
 
 
-def server_context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return what a server with this certificate needs: TLS 1.2 or later.
+def server_context(tls: TlsConfig) -> tuple[ssl.SSLContext, float | None]:
+    """Return what a server with this certificate needs: TLS 1.2 or later; and when that expires.
 
-    Raises `ConfigError` when the files cannot be read or do not belong together.
+    The end is as of `load_certificate`. Raises `ConfigError` when the files cannot be read or do
+    not belong together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_certificate(context, tls)
-    return context
+    return context, load_certificate(context, tls)
 
 
-def load_certificate(context: ssl.SSLContext, tls: TlsConfig) -> None:
+def load_certificate(context: ssl.SSLContext, tls: TlsConfig) -> float | None:
     """Have connections from now on get the certificate that the files hold; raises as above.
+
+    Returns when it expires, in seconds since the epoch, None where that cannot be read.
 
     A pair is tried before, elsewhere: a context whose loading fails has the new certificate and the
     old key, and serves nobody any more. What is loaded are the very bytes that were tried, whatever
@@ -35,6 +39,16 @@ def load_certificate(context: ssl.SSLContext, tls: TlsConfig) -> None:
         )
         _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), copy, told=tls)
         _load(context, copy, told=tls)
+        return _end_of(Path(copy.certificate).read_bytes())
+
+
+def _end_of(certificates: bytes) -> float | None:
+    """Return when the first of these expires: the server's own, before those that vouch for it."""
+    try:
+        own = load_pem_x509_certificates(certificates)[0]
+        return own.not_valid_after_utc.timestamp()
+    except ValueError:
+        return None  # OpenSSL has taken it, and takes forms that nothing else reads
 
 
 def _copied(path: str, name: str, directory: str) -> str:

@@ -67,6 +67,11 @@ class Principal:
     attempt_id: str = ""
 
     @property
+    def is_local(self) -> bool:
+        """Return whether it came by a door that only this machine has: it is held to no share."""
+        return self.door in (Door.OPEN, Door.SOCKET)
+
+    @property
     def is_admin(self) -> bool:
         """Return whether it sees and does everything."""
         return self.role is Role.ADMIN

@@ -19,6 +19,9 @@ SECRETS_PER_PROJECT_MOST = 500
 SECRETS_MOST = 5_000
 """How many there may be in all: the server has them in memory, encrypted."""
 
+KEY_MISSING = "locked"
+"""The topic of the reason of who waits for the key to a secret that is there."""
+
 _TOLD = 5
 
 
@@ -94,7 +97,7 @@ def why_withheld(container: Container, known: KnownSecrets) -> WaitReason | None
         f"the key to {_listed(locked)} is missing, so that it cannot be decrypted: an admin has to"
         " put back the key file (secrets.key_file) and start the server again"
     )
-    return WaitReason(code="secrets", message=message, topic="locked")
+    return WaitReason(code="secrets", message=message, topic=KEY_MISSING)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -144,6 +144,10 @@ class EngineView:
         """Return why a container waits, None when it does not wait or no pass has seen it."""
         return self._engine.why_waiting(container_id)
 
+    def without_key(self) -> list[str]:
+        """Return the ids of those that wait for the key to a secret, sorted, as a copy."""
+        return self._engine.table.without_key()
+
     def held_reason(self, container: Container) -> WaitReason | None:
         """Return what a container waits for beside room, None for nothing."""
         return self._engine.workflow.reason(container)

@@ -7,13 +7,14 @@ import contextlib
 import os
 import random
 import secrets
-import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -37,13 +38,13 @@ from longshore.dispatcher.config.loading import (
 )
 from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.config.policies import policies_of
-from longshore.dispatcher.config.tls import server_context
 from longshore.dispatcher.domain.messages import Overloaded, Publication
+from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
-from longshore.dispatcher.server.certificate import keep_current
+from longshore.dispatcher.server.certificate import Certificate
 from longshore.dispatcher.server.clock import SteadyClock
 from longshore.dispatcher.service.events import (
     Broker,
@@ -51,7 +52,7 @@ from longshore.dispatcher.service.events import (
     log_restored,
     publish_event,
 )
-from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
@@ -102,6 +103,23 @@ class _AttemptLogs:
         self._store.seal(attempt_id, container_of(attempt_id))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """What callers come in by from elsewhere: None where connections are plain, or no issuer is."""
+
+    certificate: Certificate | None
+    issuer: Issuer | None
+
+    def watched(self) -> list[Watched]:
+        found = []
+        if self.certificate is not None:
+            problem = self.certificate.problem
+            found.append(Watched(kind=ProblemKind.CERTIFICATE, problem=problem))
+        if self.issuer is not None:
+            found.append(Watched(kind=ProblemKind.ISSUER, problem=self.issuer.problem))
+        return found
+
+
 class Server:
     """One dispatcher with its HTTP API; `start` and `stop` on one event loop."""
 
@@ -114,6 +132,7 @@ class Server:
         self._engine_task: asyncio.Task[None] | None = None
         self._periodic_task: asyncio.Task[None] | None = None
         self._health_task: asyncio.Task[None] | None = None
+        self._entry_tasks: list[asyncio.Task[None]] = []
         #: Where it serves.
         self.url = ""
         #: After `stop`, whether a driver call has not ended, so that its thread would keep the
@@ -135,8 +154,7 @@ class Server:
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
         vault = await self._open_store(stack)
-        store = vault.store
-        logs = self._logs(stack, watchers)
+        store, logs = vault.store, self._logs(stack, watchers)
         instance_set, unowned = self._driver(stack)
         performer: Performer | None = None
         periodic: PeriodicJobs | None = None
@@ -172,6 +190,7 @@ class Server:
         performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
+        entry = self._entry(stack)
         metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
         services = make_services(
             runtime=runtime,
@@ -190,11 +209,12 @@ class Server:
             limits=config.limits,
             audit=config.audit,
             policies=policies_of(config),
+            watched=entry.watched(),
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
-        await self._listen(stack, services, types, inside)
+        await self._listen(stack, services, types, entry=entry, inside=inside)
         self._run(stack, runtime, periodic, services.health)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
@@ -360,12 +380,14 @@ class Server:
         stack: contextlib.AsyncExitStack,
         services: Services,
         types: tuple[InstanceType, ...],
+        *,
+        entry: _Entry,
         inside: ContainerDoor,
     ) -> None:
         config = self._config
         app = make_app(
             services,
-            doors=self._doors(stack, services, inside),
+            doors=self._doors(services, entry.issuer, inside),
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
@@ -388,7 +410,7 @@ class Server:
         inside.serve_by(runner)
         stack.push_async_callback(inside.close)
         await self._listen_locally(stack, runner)
-        context = self._tls(stack)
+        context = entry.certificate.context if entry.certificate is not None else None
         host, port = listen_address(config)
         site = web.TCPSite(runner, host, port, ssl_context=context)
         try:
@@ -406,19 +428,13 @@ class Server:
             make = f"longshore token create --url unix://{place} --user NAME --project PROJECT"
             log.warning("nobody has a token yet; make one on this machine", by=make)
 
-    def _doors(
-        self, stack: contextlib.AsyncExitStack, services: Services, inside: ContainerDoor
-    ) -> Doors:
-        auth, now, issuer = self._config.auth, self._clock.now, None
-        if auth.issuer.url:
-            issuer = Issuer(auth.issuer, now=now, clock=time.monotonic)
-            stack.push_async_callback(issuer.close)
+    def _doors(self, services: Services, issuer: Issuer | None, inside: ContainerDoor) -> Doors:
         return Doors(
             mode=auth_mode(self._config),
-            config=auth,
+            config=self._config.auth,
             tokens=services.tokens,
             issuer=issuer,
-            now=now,
+            now=self._clock.now,
             clock=time.monotonic,
             inside=inside.caller,
         )
@@ -438,15 +454,25 @@ class Server:
         stack.callback(unix_socket.unlink, data_dir, unix_socket.inode_of(data_dir))
         await web.SockSite(runner, bound).start()
 
-    def _tls(self, stack: contextlib.AsyncExitStack) -> ssl.SSLContext | None:
-        """Return what connections need, None where they are plain; it follows its files."""
-        tls = self._config.tls
-        if not tls.certificate:
-            return None
-        context = server_context(tls)
-        task = asyncio.create_task(keep_current(context, tls), name="certificate")
+    def _entry(self, stack: contextlib.AsyncExitStack) -> _Entry:
+        """Return what callers come in by; each follows what it is from."""
+        tls, terms, now = self._config.tls, self._config.auth.issuer, self._clock.now
+        certificate, issuer = None, None
+        if tls.certificate:
+            certificate = Certificate(tls, now=now)
+            self._keep(stack, certificate.keep_current(), name="certificate")
+        if terms.url:
+            issuer = Issuer(terms, now=now, clock=time.monotonic)
+            stack.push_async_callback(issuer.close)
+            self._keep(stack, issuer.keep_fresh(), name="issuer")
+        return _Entry(certificate=certificate, issuer=issuer)
+
+    def _keep(
+        self, stack: contextlib.AsyncExitStack, what: Coroutine[Any, Any, None], *, name: str
+    ) -> None:
+        task = asyncio.create_task(what, name=name)
+        self._entry_tasks.append(task)
         stack.push_async_callback(_ended, task)
-        return context
 
     def _close_store(self, store: Store) -> None:
         if store.pending:
@@ -465,7 +491,7 @@ class Server:
     async def wait_failed(self) -> None:
         """Return, or raise what went wrong, when what runs for ever has ended of itself."""
         began = (self._engine_task, self._periodic_task, self._health_task)
-        tasks = [task for task in began if task is not None]
+        tasks = [*(task for task in began if task is not None), *self._entry_tasks]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from longshore.dispatcher.domain.views import Health, Problem, ProblemKind
 from longshore.dispatcher.domain.vitals import DiskRoom, Vitals
@@ -15,25 +17,47 @@ from longshore.dispatcher.explain.health import (
     smaller_machines,
 )
 from longshore.dispatcher.logs.store import LogStore
-from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.vault import Vault
 
 LEAST_FREE_BYTES = 512 * 1024**2
 LEAST_FREE_INODES = 10_000
 WATCH_EACH_S = 5.0
+_TOLD = 3
 _WELL_AGAIN = 1.25
 """How many times the least must be free before a full disk is well: it may go up and down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """Something that may go wrong beside the engine, the store and the disks.
+
+    `problem` is asked on the loop's thread, and says in a sentence what is wrong and what to do
+    about it, "" for nothing.
+    """
+
+    kind: ProblemKind
+    problem: Callable[[], str]
 
 
 class HealthService:
     """Gathers what is wrong; on the loop's thread."""
 
     def __init__(
-        self, *, runtime: Runtime, store: Store, logs: LogStore, now: Callable[[], float]
+        self,
+        *,
+        runtime: Runtime,
+        vault: Vault,
+        logs: LogStore,
+        now: Callable[[], float],
+        watched: Sequence[Watched] = (),
     ) -> None:
         self._runtime = runtime
-        self._store = store
+        self._vault = vault
+        self._store = vault.store
         self._logs = logs
         self._now = now
+        self._watched = (Watched(kind=ProblemKind.SECRETS, problem=self._secrets), *watched)
+        self._key_file_problem = ""
         self._since: dict[ProblemKind, float] = {}
 
     def health(self) -> Health:
@@ -50,8 +74,13 @@ class HealthService:
     async def watch(self) -> None:
         """Look by itself until it is cancelled: `since` is not when somebody asked first."""
         while True:
-            self.problems()
+            await self.look()
             await asyncio.sleep(WATCH_EACH_S)
+
+    async def look(self) -> None:
+        """Find out what is wrong, also what takes a look at a file."""
+        self.problems()
+        self._key_file_problem = await asyncio.to_thread(self._vault.key_file_problem)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return what is wrong at this moment, first what keeps requests from being served."""
@@ -67,6 +96,8 @@ class HealthService:
             *self._lasting(ProblemKind.LOGS, self._logs.problem, now),
             *self._lasting(ProblemKind.DISK, self._shortage(), now),
         ]
+        for each in self._watched:
+            of_server += self._lasting(each.kind, each.problem(), now)
         return (*of_server, *cloud_problems(self._runtime.view.pool, now))
 
     def _lasting(self, kind: ProblemKind, message: str, now: float) -> Iterator[Problem]:
@@ -75,6 +106,21 @@ class HealthService:
             yield Problem(kind=kind, since=since, message=message)
         else:
             self._since.pop(kind, None)
+
+    def _secrets(self) -> str:
+        """Return which secrets cannot be decrypted, now or after the next start, "" for none."""
+        box, path = self._vault.box, self._vault.key_file.path
+        if len(box.key_ids) < len(box.data_keys):
+            locked, waiting = self._vault.known().locked, self._runtime.view.without_key()
+            if locked or waiting or not box.key_ids:
+                return missing_key(str(path), locked, waiting)
+        if self._key_file_problem:
+            return (
+                f"the next start could decrypt no secret: {self._key_file_problem}; put the key"
+                " file back as it was, or run 'longshore secret rotate-keys' before the server"
+                " ends: it writes a new one"
+            )
+        return ""
 
     def _shortage(self) -> str:
         """Return which disk is nearly full, "" for none."""
@@ -101,3 +147,31 @@ def shortage_of_inodes(room: DiskRoom, factor: float) -> str:
         f"the file system of {room.directory} is nearly out of inodes: it takes"
         f" {room.free_inodes} files more, whatever its free bytes"
     )
+
+
+def missing_key(key_file: str, locked: AbstractSet[tuple[str, str]], waiting: Sequence[str]) -> str:
+    """Return that a key to secrets is missing, which they are, and who waits for it.
+
+    `locked` are projects and names, `waiting` ids of containers.
+    """
+    names = [f"{name} of project {project}" for project, name in sorted(locked)]
+    secrets = "secret" if len(names) == 1 else f"{len(names)} secrets"
+    if names:
+        told = f"the key to the {secrets} ({_some(names)}) is missing"
+    elif waiting:
+        told = "the key to secret values of containers is missing"
+    else:
+        told = "no secret can be set, since their key is missing"
+    if waiting:
+        who = "1 container waits" if len(waiting) == 1 else f"{len(waiting)} containers wait"
+        told += f", and {who} for it ({_some(waiting)})"
+    return (
+        f"{told}: put back the key file {key_file} and start the server again; if it is lost for"
+        " good, run 'longshore secret rotate-keys', set these secrets again, and cancel who waits"
+        " on"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+    return f"{', '.join(names[:_TOLD])}{more}"

@@ -16,7 +16,7 @@ from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
-from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
@@ -62,13 +62,14 @@ def make_services(
     audit: AuditConfig,
     policies: Policies = NO_POLICIES,
     leftovers: Leftovers = no_leftovers,
+    watched: Sequence[Watched] = (),
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
     `engine` is what instances are to run containers with, and `limits` bound what may wait.
-    `vault` has the secrets, and the store.
+    `vault` has the secrets, and the store; `watched` is what else may go wrong.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
@@ -79,7 +80,7 @@ def make_services(
         limits=limits,
         policies=policies,
     )
-    health = HealthService(runtime=runtime, store=store, logs=logs, now=now)
+    health = HealthService(runtime=runtime, vault=vault, logs=logs, now=now, watched=watched)
 
     def unreached_now(instance_id: str) -> str:
         return unreached(view.pool, instance_id, now(), heard_at(instance_id))

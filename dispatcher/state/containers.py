@@ -31,6 +31,7 @@ from longshore.dispatcher.domain.messages import (
     SaveSpec,
 )
 from longshore.dispatcher.domain.secrets import (
+    KEY_MISSING,
     NO_SECRETS_KNOWN,
     KnownSecrets,
     has_secrets,
@@ -269,6 +270,16 @@ class ContainerTable:
             if not container.has_open_attempt:
                 # A claim of one that does not wait any more is given up by the next pass.
                 self.wait(container, latest(container))
+
+    def without_key(self) -> list[str]:
+        """Return the ids of those that wait for the key to a secret, sorted, as a new list."""
+        given = [self.containers[each] for each in sorted(self._given_secrets)]
+        withheld = [
+            (each.id, why_withheld(each, self.known_secrets))
+            for each in given
+            if not each.has_open_attempt
+        ]
+        return [name for name, why in withheld if why is not None and why.topic == KEY_MISSING]
 
     def _gate_by_secrets(self, container: Container) -> None:
         if why_withheld(container, self.known_secrets) is None:

@@ -136,6 +136,10 @@ class SecretBox:
         """Return the ids of the data keys that can be opened."""
         return frozenset(self._inner)
 
+    def is_opened_by(self, keys: Sequence[bytes]) -> bool:
+        """Return whether all that can be opened now could be opened with these keys too."""
+        return self.key_ids <= SecretBox(keys, self.data_keys).key_ids
+
     def _opened(self, data_key: DataKey) -> bytes | None:
         if self._outer is None:
             return None

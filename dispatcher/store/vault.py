@@ -24,6 +24,7 @@ from longshore.dispatcher.store.secret_box import (
     place_of_secret,
 )
 from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import ConfigError
 from longshore.pool.model import SecretKind, SecretOrder, SecretUse, SecretValues
 from longshore.pool.remote.secret_source import SecretsUnusable, SecretsWithheld
 
@@ -57,6 +58,23 @@ class Vault:
             locked=frozenset(self.secrets.keys() - readable),
             keys=keys,
         )
+
+    def key_file_problem(self) -> str:
+        """Return why a start could not open what can be opened now, "" where it could.
+
+        Reads the key file, and so blocks; from any thread.
+        """
+        box, path = self.box, self.key_file.path
+        try:
+            keys = self.key_file.read()
+        except ConfigError as error:
+            why = "; ".join(told for _, told in error.problems)
+        else:
+            why = f"{path} has other keys" if keys else f"{path} is gone, or empty"
+            if box.is_opened_by(keys):
+                return ""
+        # A rotation that went on meanwhile has made the keys others.
+        return why if self.box is box else ""
 
     def put(self, secret: StoredSecret) -> None:
         """Take in a secret that is committed."""

@@ -340,7 +340,7 @@ def test_tls_and_a_certificate_that_is_renewed(tmp_path: Path) -> None:
             return True
 
         wait_for(renewed, "the new certificate is used", timeout_s=40)
-        # One without its key changes nothing.
+        # One without its key changes nothing, and is told.
         files["private_key"].write_bytes(first.issue_cert("x").private_key_pem.bytes())
         wait_for(
             lambda: any("was not read again" in each for each in server.log_lines()),
@@ -348,6 +348,8 @@ def test_tls_and_a_certificate_that_is_renewed(tmp_path: Path) -> None:
             timeout_s=40,
         )
         assert renewed()
+        _, health = local_call(socket_of(server), "GET", "/v1/health")
+        assert "certificate" in [each["kind"] for each in health["problems"]]
         files["certificate"].write_bytes(first.issue_cert("127.0.0.1").cert_chain_pems[0].bytes())
         looks = len(server.log_lines())
         wait_for(

@@ -167,6 +167,11 @@ def test_with_the_key_lost_the_server_starts_and_what_needs_it_waits(
     assert server.wait_final(plain)["state"] == "succeeded", "others go on"
     waiting = server.container(held)["waiting"]
     assert waiting.startswith("the key to 'cert', 'db', 'TOKEN' is missing")
+    [lost] = server.call("GET", "/v1/health")["problems"]
+    assert (lost["kind"], f"1 container waits for it ({held})" in lost["message"]) == (
+        "secrets",
+        True,
+    )
     assert [each["readable"] for each in server.call("GET", SECRETS)["items"]] == [False, False]
     with pytest.raises(ApiError, match="put back the key file"):
         put(server, "db", "x")

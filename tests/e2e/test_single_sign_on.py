@@ -162,21 +162,27 @@ def test_a_provider_that_is_away_at_first_stops_nobody_else(
 ) -> None:
     ann = provider.sign_in("ann", groups=["/a"], realm_access={"roles": ["staff"]})
     provider.stop()
+    server.stop()
+    server.start()
     assert status_of(server, bearer(ann)) == 503
     assert status_of(server, {}, "/health/live") == 200
-    assert by_proxy(server, "127.0.0.9", {"X-User": "bob", "X-Role": "admin"})[0] == 200
+    admin = {"X-User": "bob", "X-Role": "admin"}
+    status, health = by_proxy(server, "127.0.0.9", admin, path="/v1/health")
+    assert (status, health["ready"], health["degraded"]) == (200, True, True)
+    [away] = [each for each in health["problems"] if each["kind"] == "issuer"]
+    assert f"the issuer {provider.url} gives no keys" in away["message"]
     assert "issuer_away" in server.error_path.read_text()
 
 
 def by_proxy(
-    server: DispatcherProcess, address: str, headers: dict[str, str]
+    server: DispatcherProcess, address: str, headers: dict[str, str], path: str = "/v1/whoami"
 ) -> tuple[int, dict[str, Any]]:
-    """Return who the server says somebody is that asks from an address."""
+    """Return the answer to somebody who asks from an address."""
     host = urlsplit(server.url)
     with urllib3.HTTPConnectionPool(
         str(host.hostname), host.port, source_address=(address, 0), retries=False
     ) as pool:
-        answer = pool.request("GET", "/v1/whoami", headers=headers)
+        answer = pool.request("GET", path, headers=headers)
         return answer.status, answer.json()
 
 

@@ -11,6 +11,7 @@ _WORTHLESS = (
     "tests/unit/test_access_table.py::test_what_is_no_credential_is_answered_401_everywhere"
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
+_HEALTH = "tests/unit/test_health_access.py::"
 _SERVER = "tests/e2e/test_access.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
@@ -125,11 +126,8 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_caller_follows_as_much_as_it_likes",
         guard="Each caller follows so many streams at most",
         file="dispatcher/api/doors.py",
-        old=(
-            "        if caller.door not in _LOCAL and len(self._streams.get(name, ())) >= "
-            "self._streams_most:"
-        ),
-        new="        if False:",
+        old="if not caller.is_local and len(self._streams.get(name, ())) >= self._streams_most:",
+        new="if False:",
         test=f"{_SERVER}::test_each_caller_asks_as_often_as_it_may",
     ),
     EdgeDefect(
@@ -148,8 +146,8 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_renewed_certificate_is_not_seen",
         guard="The certificate is read again when its files change",
         file="dispatcher/server/certificate.py",
-        old="            if now == seen:",
-        new="            if now:",
+        old="                if now != self._seen:",
+        new="                if not now:",
         test=f"{_SERVER}::test_tls_and_a_certificate_that_is_renewed",
     ),
     EdgeDefect(
@@ -343,5 +341,38 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         old='    usual = project in ("", defaults.project)',
         new="    usual = True",
         test="tests/unit/test_visibility.py::test_one_key_is_anothers_in_another_project",
+    ),
+    EdgeDefect(
+        name="a_certificate_ends_unannounced",
+        guard="A certificate that ends is told two weeks before",
+        file="dispatcher/server/certificate.py",
+        old="self._expires_at - self._now() > EXPIRES_SOON_S:",
+        new="self._expires_at - self._now() > 0:",
+        test=f"{_HEALTH}test_a_certificate_that_ends_is_told_two_weeks_before"
+        "[1707430400.0-expires soon, at 2024-02-22T22:13:20Z: put a renewed one and]",
+    ),
+    EdgeDefect(
+        name="a_renewed_certificate_has_the_old_end",
+        guard="A renewed certificate ends the warning",
+        file="dispatcher/server/certificate.py",
+        old="        self._expires_at = await asyncio.to_thread(",
+        new="        await asyncio.to_thread(",
+        test=f"{_HEALTH}test_a_renewed_certificate_ends_it_and_files_that_are_no_good_are_told",
+    ),
+    EdgeDefect(
+        name="files_that_are_mended_stay_a_problem",
+        guard="Files that can be used again are no problem",
+        file="dispatcher/server/certificate.py",
+        old='                self._seen, told, self._unusable = now, "", ""',
+        new='                self._seen, told = now, ""',
+        test=f"{_HEALTH}test_a_renewed_certificate_ends_it_and_files_that_are_no_good_are_told",
+    ),
+    EdgeDefect(
+        name="nobody_is_told_of_the_certificate",
+        guard="The server's health has its certificate and its issuer",
+        file="dispatcher/server/wiring.py",
+        old="            watched=entry.watched(),\n",
+        new="",
+        test=f"{_SERVER}::test_tls_and_a_certificate_that_is_renewed",
     ),
 )

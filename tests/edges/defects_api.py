@@ -6,6 +6,8 @@ from typing import Final
 
 from tests.edges.defect import EdgeDefect
 
+_CALLERS = "tests/unit/test_api_callers.py::"
+
 API: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="the_wait_for_a_log_begins_after_the_look",
@@ -135,16 +137,16 @@ API: Final[tuple[EdgeDefect, ...]] = (
         name="large_bodies_have_no_limit",
         guard="Large bodies are few at a time",
         file="dispatcher/api/validate/bodies.py",
-        old="        if self._large >= self._limits.concurrent_large_bodies:",
-        new="        if self._large < 0:",
+        old="        if self._held.total() >= most:",
+        new="        if self._held.total() < 0:",
         test="tests/unit/test_api_refusals.py::test_large_bodies_are_few_at_a_time",
     ),
     EdgeDefect(
         name="a_large_body_keeps_its_place",
         guard="A large body that is done makes room",
         file="dispatcher/api/validate/bodies.py",
-        old="            self._large -= 1",
-        new="            self._large -= 0",
+        old="            self._held[holder] -= 1",
+        new="            self._held[holder] -= 0",
         test=(
             "tests/unit/test_api_refusals.py"
             "::test_a_large_body_that_is_done_makes_room_for_the_next"
@@ -431,5 +433,37 @@ API: Final[tuple[EdgeDefect, ...]] = (
         old="        if before is None or before == self._attempt_id:",
         new="        if before is not None or before == self._attempt_id:",
         test="tests/unit/test_api_streams.py::test_the_end_of_an_attempt_comes_before_the_next",
+    ),
+    EdgeDefect(
+        name="one_user_has_all_places_of_large_bodies",
+        guard="One user has half of the places of large bodies at most",
+        file="dispatcher/api/validate/bodies.py",
+        old="        if holder and self._held[holder] >= most_of_one:",
+        new="        if holder and self._held[holder] >= most:",
+        test=f"{_CALLERS}test_one_user_has_half_of_the_places_of_large_bodies",
+    ),
+    EdgeDefect(
+        name="each_token_has_places_of_its_own",
+        guard="Places of large bodies are counted by user, whatever the token",
+        file="dispatcher/api/routes/callers.py",
+        old='    return "" if caller is None or caller.is_local else caller.user',
+        new='    return "" if caller is None or caller.is_local else caller.token_id',
+        test=f"{_CALLERS}test_one_user_has_half_of_the_places_of_large_bodies",
+    ),
+    EdgeDefect(
+        name="a_body_that_is_given_up_keeps_its_place",
+        guard="A large body that does not come makes room",
+        file="dispatcher/api/validate/bodies.py",
+        old="            yield\n        finally:\n            self._held[holder] -= 1\n",
+        new="            yield\n        except ValueError:\n            self._held[holder] -= 1\n",
+        test=f"{_CALLERS}test_one_user_has_half_of_the_places_of_large_bodies",
+    ),
+    EdgeDefect(
+        name="what_is_asked_is_kept_at_any_length",
+        guard="What the audit log says of a request has a bound",
+        file="dispatcher/api/entrance.py",
+        old='        action = f"{request.method} {request.path}"[:_ACTION_CHARACTERS]',
+        new='        action = f"{request.method} {request.path}"',
+        test=f"{_CALLERS}test_the_audit_log_cuts_what_is_long",
     ),
 )

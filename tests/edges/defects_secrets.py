@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.edges.defect import EdgeDefect
 
+_HEALTH = "tests/unit/test_health_access.py::"
 _BOX = "tests/unit/test_secret_box.py::"
 _API = "tests/unit/test_secrets_api.py::"
 _RUNNER = "tests/contract/test_runner_secrets.py::"
@@ -241,5 +242,37 @@ SECRETS: Final[tuple[EdgeDefect, ...]] = (
         old="unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join _ls_mark _ls_given OLDPWD",
         new="unset _ls_enter _ls_stat _ls_pid _ls_group _ls_join _ls_mark OLDPWD",
         test=f"{_RUNNER}test_a_process_has_them_and_nothing_is_left[]",
+    ),
+    EdgeDefect(
+        name="a_missing_key_is_no_problem",
+        guard="A missing key is told as long as something needs it",
+        file="dispatcher/service/health.py",
+        old="            if locked or waiting or not box.key_ids:",
+        new="            if not box.key_ids:",
+        test=f"{_HEALTH}test_a_missing_key_is_told_with_what_needs_it_until_nothing_does",
+    ),
+    EdgeDefect(
+        name="a_key_that_nobody_needs_is_missed_for_ever",
+        guard="A missing key that nothing needs is none",
+        file="dispatcher/service/health.py",
+        old="            if locked or waiting or not box.key_ids:",
+        new="            if path:",
+        test=f"{_HEALTH}test_a_missing_key_is_told_with_what_needs_it_until_nothing_does",
+    ),
+    EdgeDefect(
+        name="a_key_file_that_is_gone_is_no_problem",
+        guard="A key file that the next start could not use is told",
+        file="dispatcher/store/vault.py",
+        old="            if box.is_opened_by(keys):",
+        new="            if box.is_opened_by(keys) or not keys:",
+        test=f"{_HEALTH}test_a_key_file_that_the_next_start_could_not_use_is_told",
+    ),
+    EdgeDefect(
+        name="any_key_file_will_do",
+        guard="The key file is to have the keys that are in use",
+        file="dispatcher/store/secret_box.py",
+        old="        return self.key_ids <= SecretBox(keys, self.data_keys).key_ids",
+        new="        return bool(keys)",
+        test=f"{_HEALTH}test_a_key_file_that_the_next_start_could_not_use_is_told",
     ),
 )

@@ -481,4 +481,26 @@ SINGLE_SIGN_ON: Final[tuple[EdgeDefect, ...]] = (
             "tests/unit/test_issuer.py::test_what_is_no_answer_of_the_issuer_is_none[_inflatable]"
         ),
     ),
+    EdgeDefect(
+        name="an_issuer_is_asked_only_by_who_comes",
+        guard="An issuer that is away is asked again though nobody comes",
+        file="dispatcher/access/issuer_keys.py",
+        old="            if self.last is IssuerAnswer.AWAY:\n                await self.fetch()\n",
+        new="",
+        test=(
+            "tests/unit/test_health_access.py"
+            "::test_an_issuer_that_is_away_is_told_until_it_answers_though_nobody_comes"
+        ),
+    ),
+    EdgeDefect(
+        name="an_issuer_stays_away",
+        guard="An issuer that answers again is no problem",
+        file="dispatcher/access/issuer_keys.py",
+        old='            self.why_away = ""\n            _log.info(',
+        new="            _log.info(",
+        test=(
+            "tests/unit/test_health_access.py"
+            "::test_an_issuer_that_is_away_is_told_until_it_answers_though_nobody_comes"
+        ),
+    ),
 )

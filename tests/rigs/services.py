@@ -15,6 +15,7 @@ from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
+from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import open_vault
@@ -73,6 +74,7 @@ def services_with(
     *,
     limits: LimitsConfig | None = None,
     engine: EngineName = EngineName.AUTO,
+    watched: Sequence[Watched] = (),
 ) -> Services:
     """Return the services of an engine that is run, or not; ids count from 0."""
     numbers = iter(range(100_000))
@@ -91,6 +93,7 @@ def services_with(
         engine=engine,
         limits=limits or LimitsConfig(),
         audit=AuditConfig(),
+        watched=watched,
     )
 
 

@@ -49,7 +49,7 @@ COMMITS = (
         guard="an exit is released only when its log is complete",
         fault="every exit",
         where="longshore.pool.attempts:_ended",
-        old="worker.load.unreleased.add(attempt.id)",
+        old="worker.load.awaits_log(attempt.id)",
         new="_release(core, attempt.worker_id, attempt.remote_id)",
     ),
 )

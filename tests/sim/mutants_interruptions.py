@@ -10,7 +10,7 @@ INTERRUPTION_MUTANTS = (
         guard="what the cloud takes back gets no new work",
         fault="instances that are taken back, with notice",
         where="longshore.pool.interruption:on_noticed",
-        old="worker.health.interruption = event.at",
+        old="worker.health.taken_back(event.at)",
         new="pass",
     ),
     Mutant(

@@ -247,7 +247,7 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         guard="an attempt that ended gives its room back",
         fault="",
         where="longshore.pool.core:PoolCore.free_resources",
-        old="worker.load.free = worker.load.free.plus(held)",
+        old="worker.load.give_back(held)",
         new="pass",
     ),
     Mutant(

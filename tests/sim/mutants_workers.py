@@ -157,7 +157,7 @@ STARTS = (
         guard="refusals count only in a row",
         fault="starts that are refused",
         where="longshore.pool.attempts:on_started",
-        old="worker.health.refusals = 0",
+        old="worker.health.started_one()",
         new="pass",
     ),
 )
@@ -191,7 +191,7 @@ EXITS = (
         guard="an instance is not idled out while a log is on its way",
         fault="every exit",
         where="longshore.pool.attempts:_ended",
-        old="worker.load.unreleased.add(attempt.id)",
+        old="worker.load.awaits_log(attempt.id)",
         new="pass",
     ),
     Mutant(

@@ -75,6 +75,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "awaits_log": lambda: view.awaits_log("c-1-1"),
         "history": lambda: view.history(waiting, key, now, None),
         "wait_reason": lambda: [view.wait_reason(each) for each in view.containers],
+        "without_key": view.without_key,
         "held_reason": lambda: view.held_reason(waiting),
         "class_reason": lambda: view.class_reason(key),
         "blocking_chain": lambda: [view.blocking_chain(each) for each in view.containers],

@@ -65,6 +65,15 @@ def change_noted(request: web.Request) -> str:
     return str(request.get(_WHAT, ""))
 
 
+def holder_of(request: web.Request) -> str:
+    """Return whose share a request takes of what all callers share: a user's, by name.
+
+    Tokens make no difference: one may have many. "" is for who is held to no share.
+    """
+    caller = known_caller(request)
+    return "" if caller is None or caller.is_local else caller.user
+
+
 def caller_of(request: web.Request) -> Principal:
     """Return who asks; of a public route it is nobody's to ask."""
     return request[_CALLER]

@@ -13,8 +13,8 @@ ProblemWord = Annotated[
     msgspec.Meta(
         extra_json_schema={
             "enum": [
-                *("store", "stopping", "logs", "disk", "credentials", "listings", "creates"),
-                *("creates_in_doubt", "boots", "destroys"),
+                *("store", "stopping", "logs", "disk", "secrets", "certificate", "issuer"),
+                *("credentials", "listings", "creates", "creates_in_doubt", "boots", "destroys"),
             ]
         }
     ),

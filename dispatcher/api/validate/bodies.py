@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from aiohttp import web
 
+from longshore.dispatcher.access.credentials import TooManyRequests
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.parameters import (
     CURSOR,
@@ -31,6 +34,7 @@ from longshore.dispatcher.service.contracts import Unavailable
 from longshore.drivers.errors import InvalidRequest
 
 T = TypeVar("T")
+_PLACE_RETRY_S = 5.0
 
 _PLAIN = re.compile(rf"[^{UNPLAIN}\ud800-\udfff]{{0,{TEXT_MAX_CHARACTERS}}}")
 _CURSOR = re.compile(rf"[\x21-\x7e]{{0,{CURSOR_MAX_CHARACTERS}}}")
@@ -42,19 +46,23 @@ class Bodies:
     """Reads bodies; large ones are few at a time, and one at a time is decoded, in a thread.
 
     Decoding 16 MiB takes a good part of a second and many times its size in memory; neither may
-    hold up the event loop or add up.
+    hold up the event loop or add up. A body may take its time to come, and has its place meanwhile:
+    nobody may have more than half of the places.
     """
 
-    def __init__(self, limits: ApiLimits) -> None:
+    def __init__(self, limits: ApiLimits, *, holder_of: Callable[[web.Request], str]) -> None:
+        """`holder_of` says by whom places are counted, "" for who may have all of them."""
         self._limits = limits
-        self._large = 0
+        self._holder_of = holder_of
+        self._held: Counter[str] = Counter()
         self._one_at_a_time = asyncio.Lock()
 
     async def decoded(self, request: web.Request, decode: Callable[[bytes], T]) -> T:
         """Return `decode(body)`.
 
         Raises what `decode` raises, `Unavailable` when too many large bodies are under way,
-        aiohttp's 413 for a body over the limit and 408 for one that comes too slowly.
+        `TooManyRequests` when too many are one user's, aiohttp's 413 for a body over the limit and
+        408 for one that comes too slowly.
         """
         declared = request.content_length
         if request.can_read_body and (declared is None or declared > self._limits.large_body_bytes):
@@ -62,17 +70,33 @@ class Bodies:
         return decode(await self._read(request))
 
     async def _large_decoded(self, request: web.Request, decode: Callable[[bytes], T]) -> T:
-        if self._large >= self._limits.concurrent_large_bodies:
-            raise Unavailable("Too many large requests are under way: try again in a moment.")
-        self._large += 1
-        try:
+        with self._place(self._holder_of(request)):
             body = await self._read(request)
             if len(body) <= self._limits.large_body_bytes:
                 return decode(body)
             async with self._one_at_a_time:
                 return await asyncio.to_thread(decode, body)
+
+    @contextmanager
+    def _place(self, holder: str) -> Iterator[None]:
+        """Have one of the places of large bodies; raises as `decoded`."""
+        most = self._limits.concurrent_large_bodies
+        most_of_one = max(most // 2, 1)
+        if holder and self._held[holder] >= most_of_one:
+            said = (
+                f"You are sending {most_of_one} large requests, the most that one user may send at"
+                " a time: wait until one of them is answered."
+            )
+            raise TooManyRequests(said, retry_after_s=_PLACE_RETRY_S)
+        if self._held.total() >= most:
+            raise Unavailable("Too many large requests are under way: try again in a moment.")
+        self._held[holder] += 1
+        try:
+            yield
         finally:
-            self._large -= 1
+            self._held[holder] -= 1
+            if not self._held[holder]:
+                del self._held[holder]
 
     async def _read(self, request: web.Request) -> bytes:
         try:
