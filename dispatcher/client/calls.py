@@ -328,10 +328,14 @@ def containers(
     name: Filter = None,
     instance: Filter = None,
     job: str | None = None,
+    parent: str | None = None,
     task: str | None = None,
     array_index: int | None = None,
 ) -> PagedListing[ContainerList]:
-    """Yield containers, the newest first, page by page; None is no filter."""
+    """Yield containers, the newest first, page by page; None is no filter.
+
+    `parent` is the container that submitted them from inside.
+    """
     return _listing(
         "containers",
         ContainerList,
@@ -341,6 +345,7 @@ def containers(
         name=name,
         instance=instance,
         job=job,
+        parent=parent,
         task=task,
         array_index=array_index,
     )
