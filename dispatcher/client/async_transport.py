@@ -12,6 +12,7 @@ import aiohttp
 
 from longshore.dispatcher.client.dialogue import (
     READ_TIMEOUT_S,
+    AskForTls,
     Close,
     Dialogue,
     Done,
@@ -34,6 +35,7 @@ from longshore.dispatcher.client.exchange import (
     MAX_BODY_BYTES,
     AnswerLost,
     ApiCall,
+    Failure,
     NotReached,
     Received,
     RepeatPolicy,
@@ -41,6 +43,7 @@ from longshore.dispatcher.client.exchange import (
 )
 from longshore.dispatcher.client.server_address import OverNetwork, OverSocket, not_a_url
 from longshore.dispatcher.client.settings import CONNECT_TIMEOUT_S, ClientSettings
+from longshore.dispatcher.client.tls import speaks_tls, tls_failure
 
 
 class AsyncTransport:
@@ -116,13 +119,13 @@ class AsyncTransport:
                 _let_go(held)
             case Pause(after_s=after_s):
                 await asyncio.sleep(after_s)
+            case AskForTls():
+                return await asyncio.to_thread(speaks_tls, self.url)
             case _:
                 assert_never(step)
         return None
 
-    async def _open(
-        self, call: ApiCall, silence_s: float
-    ) -> aiohttp.ClientResponse | NotReached | AnswerLost:
+    async def _open(self, call: ApiCall, silence_s: float) -> aiohttp.ClientResponse | Failure:
         if self._session is None:
             self._session = _session(self._settings)
         try:
@@ -159,7 +162,7 @@ def _session(settings: ClientSettings) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
 
-async def _outcome(opened: aiohttp.ClientResponse | NotReached | AnswerLost) -> TryOutcome:
+async def _outcome(opened: aiohttp.ClientResponse | Failure) -> TryOutcome:
     """Return how a try ended, once what it answered is read."""
     if not isinstance(opened, aiohttp.ClientResponse):
         return opened
@@ -190,7 +193,7 @@ def _let_go(held: list[aiohttp.ClientResponse]) -> None:
         held.pop().close()
 
 
-def _failure(error: Exception) -> NotReached | AnswerLost:
+def _failure(error: Exception) -> Failure:
     """Return what became of a request that failed with an error of aiohttp's."""
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -198,9 +201,7 @@ def _failure(error: Exception) -> NotReached | AnswerLost:
         case aiohttp.ConnectionTimeoutError():
             return NotReached(cause=f"it did not answer within {CONNECT_TIMEOUT_S:.0f} s")
         case aiohttp.ClientSSLError():
-            return NotReached(
-                cause=f"TLS failed: {error}", remedy="Check the certificate and the URL's scheme"
-            )
+            return tls_failure(error)
         case aiohttp.ClientConnectorError(os_error=reason):
             return NotReached(cause=(reason.strerror or str(reason)).lower())
         case _:

@@ -17,6 +17,7 @@ from urllib3.response import BaseHTTPResponse
 
 from longshore.dispatcher.client.dialogue import (
     READ_TIMEOUT_S,
+    AskForTls,
     Close,
     Dialogue,
     Done,
@@ -39,6 +40,7 @@ from longshore.dispatcher.client.exchange import (
     MAX_BODY_BYTES,
     AnswerLost,
     ApiCall,
+    Failure,
     NotReached,
     Received,
     RepeatPolicy,
@@ -46,6 +48,7 @@ from longshore.dispatcher.client.exchange import (
 )
 from longshore.dispatcher.client.server_address import OverNetwork, OverSocket, not_a_url
 from longshore.dispatcher.client.settings import CONNECT_TIMEOUT_S, ClientSettings
+from longshore.dispatcher.client.tls import speaks_tls, tls_failure
 
 CONNECTIONS_KEPT = 32
 
@@ -147,11 +150,13 @@ class BlockingTransport:
                 _let_go(held)
             case Pause(after_s=after_s):
                 time.sleep(after_s)
+            case AskForTls():
+                return speaks_tls(self.url)
             case _:
                 assert_never(step)
         return None
 
-    def _open(self, call: ApiCall, silence_s: float) -> BaseHTTPResponse | NotReached | AnswerLost:
+    def _open(self, call: ApiCall, silence_s: float) -> BaseHTTPResponse | Failure:
         base = self._settings.base_url if isinstance(self._settings.place, OverNetwork) else ""
         try:
             return self._pool.request(
@@ -170,7 +175,7 @@ class BlockingTransport:
             return _failure(error)
 
 
-def _outcome(opened: BaseHTTPResponse | NotReached | AnswerLost) -> TryOutcome:
+def _outcome(opened: BaseHTTPResponse | Failure) -> TryOutcome:
     """Return how a try ended, once what it answered is read."""
     if not isinstance(opened, BaseHTTPResponse):
         return opened
@@ -239,7 +244,7 @@ class _SocketPool(HTTPConnectionPool):
         return made
 
 
-def _failure(error: Exception) -> NotReached | AnswerLost:
+def _failure(error: Exception) -> Failure:
     """Return what became of a request that failed with an error of urllib3's."""
     match error:
         case kinds.NameResolutionError():
@@ -247,9 +252,7 @@ def _failure(error: Exception) -> NotReached | AnswerLost:
         case kinds.ConnectTimeoutError() if not isinstance(error, kinds.NewConnectionError):
             return NotReached(cause=f"it did not answer within {CONNECT_TIMEOUT_S:.0f} s")
         case kinds.SSLError():
-            return NotReached(
-                cause=f"TLS failed: {error}", remedy="Check the certificate and the URL's scheme"
-            )
+            return tls_failure(error)
         case kinds.NewConnectionError():
             cause = str(error.__cause__ or error).rpartition("] ")[2].lower()
             return NotReached(cause=cause)

@@ -35,7 +35,9 @@ from longshore.dispatcher.client.exchange import (
     RepeatPolicy,
     SendAgain,
     TryOutcome,
+    WrongScheme,
     lost,
+    may_be_tls,
     next_step,
 )
 from longshore.dispatcher.client.log_cursor import LogCursor
@@ -93,13 +95,18 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskForTls:
+    """Ask the server's port whether it speaks TLS: that is a bool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tell(Generic[Result]):
     """Hand this to the user."""
 
     item: Result
 
 
-Step = Send | Open | Read | Close | Pause
+Step = Send | Open | Read | Close | Pause | AskForTls
 # What is sent back is as the step says; Python's types cannot say that of a generator.
 Steps = Generator[Step, Any, Result]
 Telling = Generator[Step | Tell[Item], Any, None]
@@ -286,6 +293,8 @@ class Dialogue:
 
     def _after(self, call: ApiCall, outcome: TryOutcome, repeated: int) -> Steps[Received | None]:
         """Return the answer, or None after the pause before a repeat; raises what is final."""
+        if may_be_tls(self.url, outcome, repeated) and (yield AskForTls()):
+            outcome = WrongScheme(spoken="https")
         step = next_step(
             call,
             outcome,

@@ -268,4 +268,28 @@ CLIENT: Final[tuple[EdgeDefect, ...]] = (
         new="                pause_s = max(pause_s, left_s)\n",
         test=f"{_DIALOGUE}::test_who_waits_does_so_no_longer_than_asked",
     ),
+    EdgeDefect(
+        name="whoever_is_hung_up_on_is_told_of_tls",
+        guard="Only where a handshake comes to its end is TLS said to be spoken",
+        file="dispatcher/client/tls.py",
+        old="        return False\n",
+        new="        return True\n",
+        test=f"{_HOSTILE}::test_what_remains_in_doubt_is_told_with_its_key",
+    ),
+    EdgeDefect(
+        name="every_loss_is_a_question_for_tls",
+        guard="A port is asked for TLS after a first try alone, and no URL but an http one",
+        file="dispatcher/client/exchange.py",
+        old='    if repeated or not url.startswith("http:"):\n',
+        new='    if not url.startswith("http"):\n',
+        test=f"{_DIALOGUE}::test_what_speaks_no_tls_is_told_as_before_and_asked_once",
+    ),
+    EdgeDefect(
+        name="a_port_without_tls_has_a_bad_certificate",
+        guard="That a port does not speak TLS is told as that, and not repeated",
+        file="dispatcher/client/tls.py",
+        old="    if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:\n",
+        new="    if isinstance(cause, ssl.SSLError) and cause.reason in ():\n",
+        test=f"{_SERVER}::test_the_command_line_names_the_right_scheme",
+    ),
 )

@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 
-from longshore.client import AsyncClient, Client, LostAnswerError, UnexpectedAnswerError
+from longshore.client import (
+    AsyncClient,
+    Client,
+    ClientError,
+    LostAnswerError,
+    UnexpectedAnswerError,
+    UnreachableError,
+)
 from longshore.dispatcher.client import calls
 from longshore.dispatcher.client.dialogue import (
+    AskForTls,
     Dialogue,
     Done,
     Open,
@@ -25,17 +33,18 @@ from longshore.dispatcher.client.dialogue import (
 from longshore.dispatcher.client.exchange import AnswerLost, NotReached, Received, RepeatPolicy
 from longshore.dispatcher.client.log_cursor import LogCursor
 
-URL = "http://server"
 LOST = AnswerLost(late=False)
 QUEUED = {"id": "c-1", "state": "queued"}
 ENDED = {"id": "c-1", "state": "succeeded"}
 
 
-def dialogue(*times_s: float, policy: RepeatPolicy | None = None) -> Dialogue:
+def dialogue(
+    *times_s: float, policy: RepeatPolicy | None = None, url: str = "https://s"
+) -> Dialogue:
     """Return what can be said while a clock tells these times, then the last for ever."""
     left = list(times_s)
     return Dialogue(
-        url=URL,
+        url=url,
         policy=policy or RepeatPolicy(),
         outside=Outside(
             now_s=lambda: (left.pop(0) if len(left) > 1 else left[0]) if left else 0.0,
@@ -87,6 +96,48 @@ def test_what_is_final_is_raised() -> None:
     advanced(steps, None)
     with pytest.raises(LostAnswerError):
         advanced(steps, LOST)
+
+
+PAGE = Received(status=400, headers={}, body=b"<p>Use the HTTPS scheme</p>")
+REFUSAL = answer({"title": "x"}, 400)
+
+
+@pytest.mark.parametrize(
+    ("url", "came", "is_asked"),
+    [
+        ("http://s", LOST, True),
+        ("http://s", PAGE, True),
+        ("http://s", AnswerLost(late=True), False),
+        ("http://s", NotReached(cause="x"), False),
+        ("http://s", REFUSAL, False),
+        ("http://s", answer(QUEUED, 500), False),
+        ("https://s", LOST, False),
+        ("unix:///s.sock", LOST, False),
+    ],
+)
+def test_a_port_is_asked_for_tls_where_it_may_speak_it(
+    url: str, came: Received | NotReached | AnswerLost, *, is_asked: bool
+) -> None:
+    once = RepeatPolicy(repeats=0, repeats_unreached=0)
+    steps = dialogue(policy=once, url=url).body(calls.container("c-1").call)
+    advanced(steps, None)
+    if not is_asked:
+        with pytest.raises(ClientError):
+            advanced(steps, came)
+        return
+    assert advanced(steps, came) == AskForTls()
+    with pytest.raises(UnreachableError, match=r"speaks TLS.*\. Set .* to https://s;"):
+        advanced(steps, True)
+
+
+def test_what_speaks_no_tls_is_told_as_before_and_asked_once() -> None:
+    steps = dialogue(url="http://s").body(calls.container("c-1").call)
+    assert course(steps, LOST, False, None, LOST)[1:] == [
+        "askfortls",
+        "pause 0.5",
+        "GET /v1/containers/c-1",
+        "pause 1",
+    ]
 
 
 @pytest.mark.parametrize(("given", "key"), [(None, "new"), ("", ""), ("mine", "mine")])
