@@ -22,7 +22,7 @@ from longshore.dispatcher.client.errors import (
     stranger,
 )
 from longshore.dispatcher.client.exchange import (
-    START_IT,
+    BY_URL,
     ApiCall,
     Repeatable,
     RepeatPolicy,
@@ -220,8 +220,8 @@ def _remedy(error: ClientError) -> str:
             return "Use the token of somebody who may do this"
         case UnexpectedAnswerError():
             return "Check --url or LONGSHORE_URL"
-        case UnreachableError(remedy=remedy) if remedy == START_IT:
-            return "Start it with 'longshore serve', or name another with --url or LONGSHORE_URL"
+        case UnreachableError():
+            return error.remedy.replace(BY_URL, "--url or LONGSHORE_URL")
         case _:
             return error.remedy
 

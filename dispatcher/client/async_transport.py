@@ -4,55 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TypeVar
+import uuid
+from collections.abc import AsyncIterator
+from typing import assert_never
 
 import aiohttp
 
-from longshore.dispatcher.client.calls import TypedCall
-from longshore.dispatcher.client.errors import InvalidSettingsError, decoded, stranger
+from longshore.dispatcher.client.dialogue import (
+    READ_TIMEOUT_S,
+    AskForTls,
+    Close,
+    Dialogue,
+    Done,
+    Item,
+    Open,
+    Opened,
+    Outside,
+    Pause,
+    Read,
+    Result,
+    Send,
+    Step,
+    Steps,
+    Tell,
+    Telling,
+    advanced,
+)
+from longshore.dispatcher.client.errors import InvalidSettingsError
 from longshore.dispatcher.client.exchange import (
     MAX_BODY_BYTES,
-    Answered,
     AnswerLost,
     ApiCall,
-    GaveUp,
+    Failure,
     NotReached,
     Received,
     RepeatPolicy,
-    SendAgain,
     TryOutcome,
-    lost,
-    next_step,
 )
 from longshore.dispatcher.client.server_address import OverNetwork, OverSocket, not_a_url
-from longshore.dispatcher.client.settings import (
-    CONNECT_TIMEOUT_S,
-    READ_TIMEOUT_S,
-    ClientSettings,
-)
-
-Answer = TypeVar("Answer")
+from longshore.dispatcher.client.settings import CONNECT_TIMEOUT_S, ClientSettings
+from longshore.dispatcher.client.tls import speaks_tls, tls_failure
 
 
 class AsyncTransport:
-    """Carries out calls of one event loop, several at once; to be closed when done.
+    """Carries out what is said, several things at once in one event loop.
 
-    `dice` gives numbers from 0 to 1, which spread pauses. It connects when it is first used.
+    To be closed when done. It connects when it is first used.
     """
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        policy: RepeatPolicy,
-        *,
-        dice: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, settings: ClientSettings, policy: RepeatPolicy) -> None:
         self.url = settings.url
+        self.dialogue = Dialogue(
+            url=settings.url,
+            policy=policy,
+            outside=Outside(
+                now_s=lambda: asyncio.get_running_loop().time(),
+                dice=random.random,
+                new_key=lambda: uuid.uuid4().hex,
+            ),
+        )
         self._settings = settings
-        self._policy = policy
-        self._dice = dice
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -60,83 +71,61 @@ class AsyncTransport:
         if self._session is not None:
             await self._session.close()
 
-    async def run(self, typed: TypedCall[Answer]) -> Answer:
-        """Carry out a call; return its answer. Raises `ClientError`."""
-        return typed.read(decoded(self.url, await self.body(typed.call)))
-
-    async def body(self, call: ApiCall) -> bytes:
-        """Carry out a call; return the body of its answer. Raises `ClientError`."""
-        repeated = 0
-        while True:
-            opened = await self._open(call, READ_TIMEOUT_S)
-            received = await self._after(call, await _outcome(opened), repeated)
-            if received is not None:
-                return received.body
-            repeated += 1
-
-    @asynccontextmanager
-    async def stream(
-        self, call: ApiCall, *, silence_s: float
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Hold an answer open that goes on, to be read with `chunks`.
-
-        It counts as broken when nothing comes for `silence_s`. Raises `ClientError`.
-        """
-        repeated = 0
-        while True:
-            opened = await self._open(call, silence_s)
-            if isinstance(opened, aiohttp.ClientResponse) and opened.status == 200:
-                break
-            if await self._after(call, await _outcome(opened), repeated) is not None:
-                raise stranger(self.url)
-            repeated += 1
+    async def carry_out(self, steps: Steps[Result]) -> Result:
+        """Carry out all steps; return what they come to. Raises `ClientError`."""
+        held: list[aiohttp.ClientResponse] = []
+        came: object = None
         try:
-            yield opened
+            while True:
+                match advanced(steps, came):
+                    case Done(result=result):
+                        return result
+                    case step:
+                        came = await self._do(step, held)
         finally:
-            opened.close()
+            _let_go(held)
 
-    async def chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """Yield the bytes of a stream as they come in; raises `LostAnswerError` when it breaks."""
+    async def told(self, steps: Telling[Item]) -> AsyncIterator[Item]:
+        """Carry out steps as their items are asked for, and yield these. Raises `ClientError`."""
+        held: list[aiohttp.ClientResponse] = []
+        came: object = None
         try:
-            async for chunk in response.content.iter_any():
-                yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise lost(self.url, late=isinstance(error, TimeoutError)) from error
+            while True:
+                match advanced(steps, came):
+                    case Done():
+                        return
+                    case Tell(item=item):
+                        came = yield item
+                    case step:
+                        came = await self._do(step, held)
+        finally:
+            steps.close()
+            _let_go(held)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait, as a reader does that goes on later."""
-        await asyncio.sleep(seconds)
-
-    def now_s(self) -> float:
-        """Return the time of a steady clock."""
-        return asyncio.get_running_loop().time()
-
-    def dice(self) -> float:
-        """Return a number from 0 to 1."""
-        return self._dice()
-
-    async def _after(self, call: ApiCall, outcome: TryOutcome, repeated: int) -> Received | None:
-        """Return the answer, or None after the pause before a repeat; raises what is final."""
-        step = next_step(
-            call,
-            outcome,
-            url=self.url,
-            repeated=repeated,
-            policy=self._policy,
-            dice=self._dice(),
-        )
+    async def _do(self, step: Step, held: list[aiohttp.ClientResponse]) -> object:
+        """Do what is asked for, and return what came of it; `held` is the answer that is open."""
         match step:
-            case Answered(received=received):
-                return received
-            case GaveUp(error=error):
-                raise error
-            case SendAgain(after_s=after_s):
-                await self.pause(after_s)
-                return None
+            case Send(call=call):
+                return await _outcome(await self._open(call, READ_TIMEOUT_S))
+            case Open(call=call, silence_s=silence_s):
+                opened = await self._open(call, silence_s)
+                if not isinstance(opened, aiohttp.ClientResponse) or opened.status != 200:
+                    return await _outcome(opened)
+                held.append(opened)
+                return Opened()
+            case Read():
+                return await _read(held[-1])
+            case Close():
+                _let_go(held)
+            case Pause(after_s=after_s):
+                await asyncio.sleep(after_s)
+            case AskForTls():
+                return await asyncio.to_thread(speaks_tls, self.url)
+            case _:
+                assert_never(step)
+        return None
 
-    async def _open(
-        self, call: ApiCall, silence_s: float
-    ) -> aiohttp.ClientResponse | NotReached | AnswerLost:
+    async def _open(self, call: ApiCall, silence_s: float) -> aiohttp.ClientResponse | Failure:
         if self._session is None:
             self._session = _session(self._settings)
         try:
@@ -173,7 +162,7 @@ def _session(settings: ClientSettings) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
 
-async def _outcome(opened: aiohttp.ClientResponse | NotReached | AnswerLost) -> TryOutcome:
+async def _outcome(opened: aiohttp.ClientResponse | Failure) -> TryOutcome:
     """Return how a try ended, once what it answered is read."""
     if not isinstance(opened, aiohttp.ClientResponse):
         return opened
@@ -191,7 +180,20 @@ async def _outcome(opened: aiohttp.ClientResponse | NotReached | AnswerLost) -> 
     return Received(status=opened.status, headers=headers, body=bytes(body[:MAX_BODY_BYTES]))
 
 
-def _failure(error: Exception) -> NotReached | AnswerLost:
+async def _read(response: aiohttp.ClientResponse) -> bytes | AnswerLost:
+    """Return what comes next of an answer, no bytes at its end."""
+    try:
+        return await response.content.readany()
+    except (aiohttp.ClientError, OSError) as error:
+        return AnswerLost(late=isinstance(error, TimeoutError))
+
+
+def _let_go(held: list[aiohttp.ClientResponse]) -> None:
+    while held:
+        held.pop().close()
+
+
+def _failure(error: Exception) -> Failure:
     """Return what became of a request that failed with an error of aiohttp's."""
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -199,9 +201,7 @@ def _failure(error: Exception) -> NotReached | AnswerLost:
         case aiohttp.ConnectionTimeoutError():
             return NotReached(cause=f"it did not answer within {CONNECT_TIMEOUT_S:.0f} s")
         case aiohttp.ClientSSLError():
-            return NotReached(
-                cause=f"TLS failed: {error}", remedy="Check the certificate and the URL's scheme"
-            )
+            return tls_failure(error)
         case aiohttp.ClientConnectorError(os_error=reason):
             return NotReached(cause=(reason.strerror or str(reason)).lower())
         case _:

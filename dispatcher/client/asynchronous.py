@@ -1,54 +1,75 @@
-"""The async client: what users import as `longshore.client.AsyncClient`."""
+"""The async client: what users import as `longshore.client.AsyncClient`.
+
+Its methods are the functions of `calls`, carried out; what comes back with a handle, and what goes
+on, is written out.
+"""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Self, Unpack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, Self, Unpack
 
-from longshore.dispatcher.api.schemas.containers import (
-    ContainerAnswer,
-    ContainerList,
-    EventAnswer,
-    RotationAnswer,
-    SecretAnswer,
-    SecretList,
-)
-from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
-from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
-from longshore.dispatcher.api.schemas.instances import (
-    InstanceAnswer,
-    InstanceList,
-    LeakList,
-    StrayList,
-)
-from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
-from longshore.dispatcher.api.schemas.tokens import (
-    AuditEntryAnswer,
-    AuditList,
-    CallerAnswer,
-    NewTokenAnswer,
-    TokenAnswer,
-    TokenList,
-)
-from longshore.dispatcher.client import calls, event_stream, log_cursor
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer, EventAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.client import calls
 from longshore.dispatcher.client.async_transport import AsyncTransport
-from longshore.dispatcher.client.calls import ContainerFields, Filter, JobFields, Page, PagedListing
-from longshore.dispatcher.client.errors import ClientError
-from longshore.dispatcher.client.event_stream import EventCursor, EventGap, FrameParser
-from longshore.dispatcher.client.exchange import RepeatPolicy, lost
+from longshore.dispatcher.client.calls import (
+    Answer,
+    ContainerFields,
+    Given,
+    JobFields,
+    ListOf,
+    Page,
+    PagedListing,
+    TypedCall,
+    named_after,
+)
+from longshore.dispatcher.client.dialogue import Item
+from longshore.dispatcher.client.event_stream import EventGap
+from longshore.dispatcher.client.exchange import RepeatPolicy
 from longshore.dispatcher.client.log_cursor import LogCursor, LogStreamName
 from longshore.dispatcher.client.settings import client_settings
-from longshore.dispatcher.client.waiting import (
-    Reconnection,
-    Run,
-    has_ended,
-    look_after_s,
-    only_one,
-    result_of,
-)
+from longshore.dispatcher.client.waiting import only_one, result_of
 
 USUAL = RepeatPolicy()
+
+
+def _asks(
+    make: Callable[Given, TypedCall[Answer]],
+) -> Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Answer]]:
+    """Return the method that carries out a call; it returns its answer."""
+
+    @named_after(make)
+    async def method(client: AsyncClient, /, *args: Given.args, **fields: Given.kwargs) -> Answer:
+        return await client._transport.carry_out(client._say.run(make(*args, **fields)))
+
+    return method
+
+
+def _gathers(
+    make: Callable[Given, PagedListing[Page]],
+) -> Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Page]]:
+    """Return the method that asks for a listing; it returns all of it."""
+
+    @named_after(make)
+    async def method(client: AsyncClient, /, *args: Given.args, **fields: Given.kwargs) -> Page:
+        return await client._transport.carry_out(client._say.whole(make(*args, **fields)))
+
+    return method
+
+
+def _lists(
+    make: Callable[Given, PagedListing[ListOf[Item]]],
+) -> Callable[Concatenate[AsyncClient, Given], AsyncIterator[Item]]:
+    """Return the method that asks for a listing; it yields its items, page by page."""
+
+    @named_after(make)
+    def method(
+        client: AsyncClient, /, *args: Given.args, **fields: Given.kwargs
+    ) -> AsyncIterator[Item]:
+        return client._transport.told(client._say.items(make(*args, **fields)))
+
+    return method
 
 
 class AsyncClient:
@@ -73,6 +94,7 @@ class AsyncClient:
         policy: RepeatPolicy = USUAL,
     ) -> None:
         self._transport = AsyncTransport(client_settings(url, token, ca_file), policy)
+        self._say = self._transport.dialogue
 
     @property
     def url(self) -> str:
@@ -99,62 +121,23 @@ class AsyncClient:
         **fields: Unpack[ContainerFields],
     ) -> AsyncContainerHandle:
         """Submit one container; without a command it is that of its image."""
-        call = calls.submit(command, fields, _key(idempotency_key))
-        return AsyncContainerHandle(self, await self._transport.run(call))
+        call = calls.submit(command, fields, self._say.key(idempotency_key))
+        return AsyncContainerHandle(self, await self._run(call))
 
     async def submit_many(
         self, containers: Sequence[Mapping[str, object]], *, idempotency_key: str | None = None
     ) -> list[AsyncContainerHandle]:
         """Submit several containers, all of them or none."""
-        answer = await self._transport.run(calls.submit_many(containers, _key(idempotency_key)))
-        return [AsyncContainerHandle(self, each) for each in answer.items]
+        call = calls.submit_many(containers, self._say.key(idempotency_key))
+        return [AsyncContainerHandle(self, each) for each in (await self._run(call)).items]
 
-    async def container(self, container_id: str) -> ContainerAnswer:
-        """Return one container as it is now."""
-        return await self._transport.run(calls.container(container_id))
+    container = _asks(calls.container)
+    containers = _lists(calls.containers)
+    set_container_priority = _asks(calls.set_container_priority)
+    cancel_container = _asks(calls.cancel_container)
+    explain = _asks(calls.explain)
 
-    async def containers(
-        self,
-        *,
-        state: Filter = None,
-        user: Filter = None,
-        project: Filter = None,
-        name: Filter = None,
-        instance: Filter = None,
-        job: str | None = None,
-        task: str | None = None,
-        array_index: int | None = None,
-    ) -> AsyncIterator[ContainerAnswer]:
-        """Yield containers, the newest first, page by page; None is no filter."""
-        wanted = calls.listing(
-            "containers",
-            ContainerList,
-            state=state,
-            user=user,
-            project=project,
-            name=name,
-            instance=instance,
-            job=job,
-            task=task,
-            array_index=array_index,
-        )
-        async for page in self._pages(wanted):
-            for each in page.items:
-                yield each
-
-    async def set_container_priority(self, container_id: str, priority: int) -> ContainerAnswer:
-        """Change a container's priority: 1000 goes first, 0 is held back."""
-        return await self._transport.run(calls.set_container_priority(container_id, priority))
-
-    async def cancel_container(self, container_id: str) -> ContainerAnswer:
-        """Ask for a container to be cancelled; it may take a while until it has ended."""
-        return await self._transport.run(calls.cancel_container(container_id))
-
-    async def explain(self, container_id: str) -> ExplanationAnswer:
-        """Return why a container is where it is."""
-        return await self._transport.run(calls.explain(container_id))
-
-    async def logs(
+    def logs(
         self,
         container_id: str,
         *,
@@ -169,25 +152,7 @@ class AsyncClient:
         attempt began meanwhile.
         """
         cursor = LogCursor(stream=stream, offset=offset)
-        going_on = Reconnection()
-        while True:
-            try:
-                cursor = cursor.seen(await self.container(container_id))
-                going_on.reached(self._transport.now_s())
-                call = calls.logs(container_id, cursor, follow=follow)
-                async with self._transport.stream(
-                    call, silence_s=log_cursor.SILENCE_LIMIT_S
-                ) as answer:
-                    if cursor.offset and not cursor.is_of(await self.container(container_id)):
-                        continue
-                    async for chunk in self._transport.chunks(answer):
-                        cursor = cursor.received(len(chunk))
-                        yield chunk
-            except ClientError as error:
-                await self._transport.pause(self._pause_s(going_on, error))
-            else:
-                # The server ends a stream properly only when nothing can follow.
-                return
+        return self._transport.told(self._say.log(container_id, cursor, follow=follow))
 
     # ---- jobs ------------------------------------------------------------------------------
 
@@ -199,51 +164,8 @@ class AsyncClient:
         **fields: Unpack[JobFields],
     ) -> AsyncJobHandle:
         """Submit a job of these tasks."""
-        call = calls.submit_job(calls.job_body(tasks, fields), _key(idempotency_key))
-        return AsyncJobHandle(self, await self._transport.run(call))
-
-    async def job(self, job_id: str) -> JobAnswer:
-        """Return one job, with its tasks, as it is now."""
-        return await self._transport.run(calls.job(job_id))
-
-    async def jobs(
-        self,
-        *,
-        state: Filter = None,
-        user: Filter = None,
-        project: Filter = None,
-        name: Filter = None,
-        parent: str | None = None,
-    ) -> AsyncIterator[JobAnswer]:
-        """Yield jobs without their tasks, the newest first, page by page; None is no filter."""
-        wanted = calls.listing(
-            "jobs", JobList, state=state, user=user, project=project, name=name, parent=parent
-        )
-        async for page in self._pages(wanted):
-            for each in page.items:
-                yield each
-
-    async def plan_job(
-        self,
-        tasks: Sequence[Mapping[str, object]],
-        *,
-        job_id: str | None = None,
-        **fields: Unpack[JobFields],
-    ) -> PlanAnswer:
-        """Return what a job would come to, or an update of the job `job_id`; nothing is done."""
-        return await self._transport.run(calls.plan_job(calls.job_body(tasks, fields), job_id))
-
-    async def change_job(
-        self, job_id: str, *, priority: int | None = None, held: bool | None = None
-    ) -> JobAnswer:
-        """Change a job's priority, hold it or release it; None leaves it as it is."""
-        return await self._transport.run(calls.change_job(job_id, priority, held))
-
-    async def update_job(
-        self, job_id: str, tasks: Sequence[Mapping[str, object]], **fields: Unpack[JobFields]
-    ) -> JobAnswer:
-        """Make a system or sysbatch job what is said here: its next revision."""
-        return await self._transport.run(calls.update_job(job_id, calls.job_body(tasks, fields)))
+        call = calls.submit_job(tasks, fields, self._say.key(idempotency_key))
+        return AsyncJobHandle(self, await self._run(call))
 
     async def dispatch_job(
         self,
@@ -253,219 +175,60 @@ class AsyncClient:
         idempotency_key: str | None = None,
     ) -> AsyncJobHandle:
         """Run a parameterized job with these parameters."""
-        call = calls.dispatch_job(job_id, parameters or {}, _key(idempotency_key))
-        return AsyncJobHandle(self, await self._transport.run(call))
+        call = calls.dispatch_job(job_id, parameters, self._say.key(idempotency_key))
+        return AsyncJobHandle(self, await self._run(call))
 
-    async def cancel_job(self, job_id: str) -> JobAnswer:
-        """Ask for all of a job to be cancelled; it may take a while until it has ended."""
-        return await self._transport.run(calls.cancel_job(job_id))
+    job = _asks(calls.job)
+    jobs = _lists(calls.jobs)
+    plan_job = _asks(calls.plan_job)
+    change_job = _asks(calls.change_job)
+    update_job = _asks(calls.update_job)
+    cancel_job = _asks(calls.cancel_job)
 
     # ---- instances, for admins -------------------------------------------------------------
 
-    async def instances(self, *, gone: bool = False) -> InstanceList:
-        """Return all instances, or those that are gone."""
-        return await self._whole(calls.listing("instances", InstanceList, gone=gone))
-
-    async def instance(self, instance_id: str) -> InstanceAnswer:
-        """Return one instance, gone or not."""
-        return await self._transport.run(calls.instance(instance_id))
-
-    async def set_idle_behavior(
-        self,
-        instance_id: str,
-        idle_behavior: str,
-        *,
-        reason: str | None = None,
-        until: str | None = None,
-    ) -> InstanceAnswer:
-        """Let an instance `run`, `hold` it (until a time in RFC 3339) or `drain` it."""
-        call = calls.set_idle_behavior(instance_id, idle_behavior, reason, until)
-        return await self._transport.run(call)
-
-    async def kill_instance(self, instance_id: str, *, reason: str | None = None) -> InstanceAnswer:
-        """Destroy an instance now, whatever runs on it."""
-        return await self._transport.run(calls.kill_instance(instance_id, reason))
-
-    async def strays(self) -> StrayList:
-        """Return what another store has started, and is kept."""
-        return await self._whole(calls.listing("strays", StrayList))
-
-    async def decide_strays(
-        self, instance_id: str, fate: str, attempts: Sequence[str] = ()
-    ) -> StrayList:
-        """`kill` or `adopt` what is kept on an instance: these attempts, none for all of them."""
-        return await self._transport.run(calls.decide_strays(instance_id, fate, attempts))
-
-    async def leaks(self) -> LeakList:
-        """Return what is billed and not wanted."""
-        return await self._whole(calls.listing("leaks", LeakList))
+    instances = _gathers(calls.instances)
+    instance = _asks(calls.instance)
+    set_idle_behavior = _asks(calls.set_idle_behavior)
+    kill_instance = _asks(calls.kill_instance)
+    strays = _gathers(calls.strays)
+    decide_strays = _asks(calls.decide_strays)
+    leaks = _gathers(calls.leaks)
 
     # ---- who is let in, for admins ---------------------------------------------------------
 
-    async def create_token(
-        self,
-        user: str,
-        role: str = "user",
-        *,
-        projects: Sequence[str] = (),
-        default_project: str | None = None,
-        name: str | None = None,
-        expires_at: str | None = None,
-    ) -> NewTokenAnswer:
-        """Make a token; its text, `token`, is told this once.
-
-        `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. It is not
-        sent again when its answer is lost: look into `tokens` then.
-        """
-        call = calls.create_token(
-            user,
-            role,
-            projects=projects,
-            default_project=default_project,
-            name=name,
-            expires_at=expires_at,
-        )
-        return await self._transport.run(call)
-
-    async def tokens(
-        self, *, user: str | None = None, state: str | None = None
-    ) -> AsyncIterator[TokenAnswer]:
-        """Yield tokens without their texts, by id, page by page; None is no filter."""
-        async for page in self._pages(calls.listing("tokens", TokenList, user=user, state=state)):
-            for each in page.items:
-                yield each
-
-    async def token(self, token_id: str) -> TokenAnswer:
-        """Return one token, without its text."""
-        return await self._transport.run(calls.token(token_id))
-
-    async def revoke_token(self, token_id: str) -> TokenAnswer:
-        """Let nobody in with a token any more."""
-        return await self._transport.run(calls.revoke_token(token_id))
-
-    async def secrets(self, project: str) -> AsyncIterator[SecretAnswer]:
-        """Yield the secrets of a project without their values, by name, page by page."""
-        async for page in self._pages(calls.listing("secrets", SecretList, of=(project,))):
-            for each in page.items:
-                yield each
-
-    async def set_secret(self, project: str, name: str, value: str) -> SecretAnswer:
-        """Set a secret; attempts that start from now on get it."""
-        return await self._transport.run(calls.set_secret(project, name, value))
-
-    async def remove_secret(self, project: str, name: str) -> SecretAnswer:
-        """Remove a secret; what refers to it waits until it is set again."""
-        return await self._transport.run(calls.remove_secret(project, name))
-
-    async def rotate_secret_keys(self) -> RotationAnswer:
-        """Encrypt all secrets anew, with a new key, and have the old ones forgotten."""
-        return await self._transport.run(calls.rotate_secret_keys())
-
-    async def audit(
-        self,
-        *,
-        user: str | None = None,
-        token: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> AsyncIterator[AuditEntryAnswer]:
-        """Yield who was to change what, the newest first, page by page; None is no filter.
-
-        `token` is the id of one, `since` and `until` are times in RFC 3339.
-        """
-        wanted = calls.listing("audit", AuditList, user=user, token=token, since=since, until=until)
-        async for page in self._pages(wanted):
-            for each in page.items:
-                yield each
-
-    async def whoami(self) -> CallerAnswer:
-        """Return who one is to the server, and what one sees."""
-        return await self._transport.run(calls.whoami())
+    create_token = _asks(calls.create_token)
+    tokens = _lists(calls.tokens)
+    token = _asks(calls.token)
+    revoke_token = _asks(calls.revoke_token)
+    secrets = _lists(calls.secrets)
+    set_secret = _asks(calls.set_secret)
+    remove_secret = _asks(calls.remove_secret)
+    rotate_secret_keys = _asks(calls.rotate_secret_keys)
+    audit = _lists(calls.audit)
+    whoami = _asks(calls.whoami)
 
     # ---- the server ------------------------------------------------------------------------
 
-    async def events(self, *, last_event_id: str = "") -> AsyncIterator[EventAnswer | EventGap]:
+    def events(self, *, last_event_id: str = "") -> AsyncIterator[EventAnswer | EventGap]:
         """Yield what happens from now on, or since an event, for as long as it is asked for.
 
         A broken connection is taken up where it broke. Where the server, or this client, knows that
         events are missing, an `EventGap` stands in their place: ask again for what you need.
         """
-        cursor = EventCursor(last_id=last_event_id)
-        going_on = Reconnection()
-        while True:
-            try:
-                async with self._transport.stream(
-                    calls.events(cursor.last_id), silence_s=event_stream.SILENCE_LIMIT_S
-                ) as answer:
-                    going_on.reached(self._transport.now_s())
-                    if gap := cursor.connected():
-                        yield gap
-                    frames = FrameParser()
-                    async for chunk in self._transport.chunks(answer):
-                        for frame in frames.feed(chunk):
-                            if (told := cursor.take(frame)) is not None:
-                                yield told
-                # A server that stops ends its streams; it may be there again soon.
-                raise lost(self.url, late=False)
-            except ClientError as error:
-                await self._transport.pause(self._pause_s(going_on, error))
+        return self._transport.told(self._say.events(last_event_id))
 
-    async def live(self) -> LiveAnswer:
-        """Return that the server's process answers."""
-        return await self._transport.run(calls.live())
-
-    async def ready(self) -> ReadyAnswer:
-        """Return whether requests can be served, and what is wrong."""
-        return await self._transport.run(calls.ready())
-
-    async def health(self) -> HealthAnswer:
-        """Return how the server is doing."""
-        return await self._transport.run(calls.health())
+    live = _asks(calls.live)
+    ready = _asks(calls.ready)
+    health = _asks(calls.health)
 
     async def metrics(self) -> str:
         """Return the Prometheus text exposition."""
-        return (await self._transport.body(calls.metrics())).decode()
+        body = await self._transport.carry_out(self._say.body(calls.metrics()))
+        return body.decode()
 
-    # ---- what several of these need --------------------------------------------------------
-
-    async def _pages(self, wanted: PagedListing[Page]) -> AsyncIterator[Page]:
-        cursor: str | None = None
-        while True:
-            page = await self._transport.run(wanted.page(cursor))
-            yield page
-            cursor = page.next_cursor
-            if cursor is None or not page.items:
-                return
-
-    async def _whole(self, wanted: PagedListing[Page]) -> Page:
-        return calls.joined([page async for page in self._pages(wanted)])
-
-    async def _ended(
-        self, look: Callable[[], Awaitable[Run]], known: Run, timeout_s: float | None
-    ) -> Run:
-        """Look until what is `known` has ended; raises `TimeoutError` after `timeout_s`."""
-        began_s = self._transport.now_s()
-        going_on = Reconnection()
-        going_on.reached(began_s)
-        looks = 0
-        while not has_ended(known):
-            looks += 1
-            pause_s = look_after_s(looks)
-            if timeout_s is not None:
-                left_s = began_s + timeout_s - self._transport.now_s()
-                if left_s <= 0:
-                    raise TimeoutError(f"{known.id} has not ended within {timeout_s:g} s")
-                pause_s = min(pause_s, left_s)
-            await self._transport.pause(pause_s)
-            try:
-                known = await look()
-                going_on.reached(self._transport.now_s())
-            except ClientError as error:
-                await self._transport.pause(self._pause_s(going_on, error))
-        return known
-
-    def _pause_s(self, going_on: Reconnection, error: ClientError) -> float:
-        return going_on.pause_s(error, self._transport.now_s(), self._transport.dice())
+    async def _run(self, call: TypedCall[Answer]) -> Answer:
+        return await self._transport.carry_out(self._say.run(call))
 
 
 class AsyncContainerHandle:
@@ -491,7 +254,10 @@ class AsyncContainerHandle:
 
         Raises `TimeoutError` after `timeout_s` (None for no limit); the container goes on then.
         """
-        return await self._client._ended(self.refresh, self.answer, timeout_s)
+        looks = self._client._say.looks(calls.container(self.id), self.answer, timeout_s)
+        async for each in self._client._transport.told(looks):
+            self.answer = each
+        return self.answer
 
     async def result(self, timeout_s: float | None = None) -> ContainerAnswer:
         """Return it once it has succeeded.
@@ -536,7 +302,10 @@ class AsyncJobHandle:
 
         Raises `TimeoutError` after `timeout_s` (None for no limit); the job goes on then.
         """
-        return await self._client._ended(self.refresh, self.answer, timeout_s)
+        looks = self._client._say.looks(calls.job(self.id), self.answer, timeout_s)
+        async for each in self._client._transport.told(looks):
+            self.answer = each
+        return self.answer
 
     async def result(self, timeout_s: float | None = None) -> JobAnswer:
         """Return it once it has succeeded; raises as `AsyncContainerHandle.result` does."""
@@ -568,7 +337,3 @@ class AsyncJobHandle:
     async def cancel(self) -> None:
         """Ask for all of it to be cancelled; `wait` tells when it has ended."""
         self.answer = await self._client.cancel_job(self.id)
-
-
-def _key(given: str | None) -> str:
-    return uuid.uuid4().hex if given is None else given

@@ -1,56 +1,74 @@
-"""The sync client: what users import as `longshore.client.Client`."""
+"""The sync client: what users import as `longshore.client.Client`.
+
+Its methods are the functions of `calls`, carried out; what comes back with a handle, and what goes
+on, is written out.
+"""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from itertools import islice
-from typing import Self, Unpack
+from typing import Concatenate, Self, Unpack
 
-from longshore.dispatcher.api.schemas.containers import (
-    ContainerAnswer,
-    ContainerList,
-    EventAnswer,
-    RotationAnswer,
-    SecretAnswer,
-    SecretList,
-)
-from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
-from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
-from longshore.dispatcher.api.schemas.instances import (
-    InstanceAnswer,
-    InstanceList,
-    LeakList,
-    StrayList,
-)
-from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
-from longshore.dispatcher.api.schemas.tokens import (
-    AuditEntryAnswer,
-    AuditList,
-    CallerAnswer,
-    NewTokenAnswer,
-    TokenAnswer,
-    TokenList,
-)
-from longshore.dispatcher.client import calls, event_stream, log_cursor
+from longshore.dispatcher.api.schemas.containers import ContainerAnswer, EventAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.client import calls
 from longshore.dispatcher.client.blocking_transport import BlockingTransport
-from longshore.dispatcher.client.calls import ContainerFields, Filter, JobFields, Page, PagedListing
-from longshore.dispatcher.client.errors import ClientError
-from longshore.dispatcher.client.event_stream import EventCursor, EventGap, FrameParser
-from longshore.dispatcher.client.exchange import RepeatPolicy, lost
+from longshore.dispatcher.client.calls import (
+    Answer,
+    ContainerFields,
+    Given,
+    JobFields,
+    ListOf,
+    Page,
+    PagedListing,
+    TypedCall,
+    named_after,
+)
+from longshore.dispatcher.client.dialogue import Item
+from longshore.dispatcher.client.event_stream import EventGap
+from longshore.dispatcher.client.exchange import RepeatPolicy
 from longshore.dispatcher.client.log_cursor import LogCursor, LogStreamName
 from longshore.dispatcher.client.settings import client_settings
-from longshore.dispatcher.client.waiting import (
-    Reconnection,
-    Run,
-    has_ended,
-    look_after_s,
-    only_one,
-    result_of,
-)
+from longshore.dispatcher.client.waiting import only_one, result_of
 
 USUAL = RepeatPolicy()
+
+
+def _asks(
+    make: Callable[Given, TypedCall[Answer]],
+) -> Callable[Concatenate[Client, Given], Answer]:
+    """Return the method that carries out a call; it returns its answer."""
+
+    @named_after(make)
+    def method(client: Client, /, *args: Given.args, **fields: Given.kwargs) -> Answer:
+        return client._transport.carry_out(client._say.run(make(*args, **fields)))
+
+    return method
+
+
+def _gathers(
+    make: Callable[Given, PagedListing[Page]],
+) -> Callable[Concatenate[Client, Given], Page]:
+    """Return the method that asks for a listing; it returns all of it."""
+
+    @named_after(make)
+    def method(client: Client, /, *args: Given.args, **fields: Given.kwargs) -> Page:
+        return client._transport.carry_out(client._say.whole(make(*args, **fields)))
+
+    return method
+
+
+def _lists(
+    make: Callable[Given, PagedListing[ListOf[Item]]],
+) -> Callable[Concatenate[Client, Given], Iterator[Item]]:
+    """Return the method that asks for a listing; it yields its items, page by page."""
+
+    @named_after(make)
+    def method(client: Client, /, *args: Given.args, **fields: Given.kwargs) -> Iterator[Item]:
+        return client._transport.told(client._say.items(make(*args, **fields)))
+
+    return method
 
 
 class Client:
@@ -75,6 +93,7 @@ class Client:
         policy: RepeatPolicy = USUAL,
     ) -> None:
         self._transport = BlockingTransport(client_settings(url, token, ca_file), policy)
+        self._say = self._transport.dialogue
 
     @property
     def url(self) -> str:
@@ -101,59 +120,21 @@ class Client:
         **fields: Unpack[ContainerFields],
     ) -> ContainerHandle:
         """Submit one container; without a command it is that of its image."""
-        call = calls.submit(command, fields, _key(idempotency_key))
-        return ContainerHandle(self, self._transport.run(call))
+        call = calls.submit(command, fields, self._say.key(idempotency_key))
+        return ContainerHandle(self, self._run(call))
 
     def submit_many(
         self, containers: Sequence[Mapping[str, object]], *, idempotency_key: str | None = None
     ) -> list[ContainerHandle]:
         """Submit several containers, all of them or none."""
-        answer = self._transport.run(calls.submit_many(containers, _key(idempotency_key)))
-        return [ContainerHandle(self, each) for each in answer.items]
+        call = calls.submit_many(containers, self._say.key(idempotency_key))
+        return [ContainerHandle(self, each) for each in (self._run(call)).items]
 
-    def container(self, container_id: str) -> ContainerAnswer:
-        """Return one container as it is now."""
-        return self._transport.run(calls.container(container_id))
-
-    def containers(
-        self,
-        *,
-        state: Filter = None,
-        user: Filter = None,
-        project: Filter = None,
-        name: Filter = None,
-        instance: Filter = None,
-        job: str | None = None,
-        task: str | None = None,
-        array_index: int | None = None,
-    ) -> Iterator[ContainerAnswer]:
-        """Yield containers, the newest first, page by page; None is no filter."""
-        wanted = calls.listing(
-            "containers",
-            ContainerList,
-            state=state,
-            user=user,
-            project=project,
-            name=name,
-            instance=instance,
-            job=job,
-            task=task,
-            array_index=array_index,
-        )
-        for page in self._pages(wanted):
-            yield from page.items
-
-    def set_container_priority(self, container_id: str, priority: int) -> ContainerAnswer:
-        """Change a container's priority: 1000 goes first, 0 is held back."""
-        return self._transport.run(calls.set_container_priority(container_id, priority))
-
-    def cancel_container(self, container_id: str) -> ContainerAnswer:
-        """Ask for a container to be cancelled; it may take a while until it has ended."""
-        return self._transport.run(calls.cancel_container(container_id))
-
-    def explain(self, container_id: str) -> ExplanationAnswer:
-        """Return why a container is where it is."""
-        return self._transport.run(calls.explain(container_id))
+    container = _asks(calls.container)
+    containers = _lists(calls.containers)
+    set_container_priority = _asks(calls.set_container_priority)
+    cancel_container = _asks(calls.cancel_container)
+    explain = _asks(calls.explain)
 
     def logs(
         self,
@@ -170,25 +151,7 @@ class Client:
         attempt began meanwhile.
         """
         cursor = LogCursor(stream=stream, offset=offset)
-        going_on = Reconnection()
-        while True:
-            try:
-                cursor = cursor.seen(self.container(container_id))
-                going_on.reached(self._transport.now_s())
-                call = calls.logs(container_id, cursor, follow=follow)
-                with closing(
-                    self._transport.stream(call, silence_s=log_cursor.SILENCE_LIMIT_S)
-                ) as answer:
-                    if cursor.offset and not cursor.is_of(self.container(container_id)):
-                        continue
-                    for chunk in self._transport.chunks(answer):
-                        cursor = cursor.received(len(chunk))
-                        yield chunk
-            except ClientError as error:
-                self._transport.pause(self._pause_s(going_on, error))
-            else:
-                # The server ends a stream properly only when nothing can follow.
-                return
+        return self._transport.told(self._say.log(container_id, cursor, follow=follow))
 
     # ---- jobs ------------------------------------------------------------------------------
 
@@ -200,50 +163,8 @@ class Client:
         **fields: Unpack[JobFields],
     ) -> JobHandle:
         """Submit a job of these tasks."""
-        call = calls.submit_job(calls.job_body(tasks, fields), _key(idempotency_key))
-        return JobHandle(self, self._transport.run(call))
-
-    def job(self, job_id: str) -> JobAnswer:
-        """Return one job, with its tasks, as it is now."""
-        return self._transport.run(calls.job(job_id))
-
-    def jobs(
-        self,
-        *,
-        state: Filter = None,
-        user: Filter = None,
-        project: Filter = None,
-        name: Filter = None,
-        parent: str | None = None,
-    ) -> Iterator[JobAnswer]:
-        """Yield jobs without their tasks, the newest first, page by page; None is no filter."""
-        wanted = calls.listing(
-            "jobs", JobList, state=state, user=user, project=project, name=name, parent=parent
-        )
-        for page in self._pages(wanted):
-            yield from page.items
-
-    def plan_job(
-        self,
-        tasks: Sequence[Mapping[str, object]],
-        *,
-        job_id: str | None = None,
-        **fields: Unpack[JobFields],
-    ) -> PlanAnswer:
-        """Return what a job would come to, or an update of the job `job_id`; nothing is done."""
-        return self._transport.run(calls.plan_job(calls.job_body(tasks, fields), job_id))
-
-    def change_job(
-        self, job_id: str, *, priority: int | None = None, held: bool | None = None
-    ) -> JobAnswer:
-        """Change a job's priority, hold it or release it; None leaves it as it is."""
-        return self._transport.run(calls.change_job(job_id, priority, held))
-
-    def update_job(
-        self, job_id: str, tasks: Sequence[Mapping[str, object]], **fields: Unpack[JobFields]
-    ) -> JobAnswer:
-        """Make a system or sysbatch job what is said here: its next revision."""
-        return self._transport.run(calls.update_job(job_id, calls.job_body(tasks, fields)))
+        call = calls.submit_job(tasks, fields, self._say.key(idempotency_key))
+        return JobHandle(self, self._run(call))
 
     def dispatch_job(
         self,
@@ -253,127 +174,38 @@ class Client:
         idempotency_key: str | None = None,
     ) -> JobHandle:
         """Run a parameterized job with these parameters."""
-        call = calls.dispatch_job(job_id, parameters or {}, _key(idempotency_key))
-        return JobHandle(self, self._transport.run(call))
+        call = calls.dispatch_job(job_id, parameters, self._say.key(idempotency_key))
+        return JobHandle(self, self._run(call))
 
-    def cancel_job(self, job_id: str) -> JobAnswer:
-        """Ask for all of a job to be cancelled; it may take a while until it has ended."""
-        return self._transport.run(calls.cancel_job(job_id))
+    job = _asks(calls.job)
+    jobs = _lists(calls.jobs)
+    plan_job = _asks(calls.plan_job)
+    change_job = _asks(calls.change_job)
+    update_job = _asks(calls.update_job)
+    cancel_job = _asks(calls.cancel_job)
 
     # ---- instances, for admins -------------------------------------------------------------
 
-    def instances(self, *, gone: bool = False) -> InstanceList:
-        """Return all instances, or those that are gone."""
-        return self._whole(calls.listing("instances", InstanceList, gone=gone))
-
-    def instance(self, instance_id: str) -> InstanceAnswer:
-        """Return one instance, gone or not."""
-        return self._transport.run(calls.instance(instance_id))
-
-    def set_idle_behavior(
-        self,
-        instance_id: str,
-        idle_behavior: str,
-        *,
-        reason: str | None = None,
-        until: str | None = None,
-    ) -> InstanceAnswer:
-        """Let an instance `run`, `hold` it (until a time in RFC 3339) or `drain` it."""
-        call = calls.set_idle_behavior(instance_id, idle_behavior, reason, until)
-        return self._transport.run(call)
-
-    def kill_instance(self, instance_id: str, *, reason: str | None = None) -> InstanceAnswer:
-        """Destroy an instance now, whatever runs on it."""
-        return self._transport.run(calls.kill_instance(instance_id, reason))
-
-    def strays(self) -> StrayList:
-        """Return what another store has started, and is kept."""
-        return self._whole(calls.listing("strays", StrayList))
-
-    def decide_strays(self, instance_id: str, fate: str, attempts: Sequence[str] = ()) -> StrayList:
-        """`kill` or `adopt` what is kept on an instance: these attempts, none for all of them."""
-        return self._transport.run(calls.decide_strays(instance_id, fate, attempts))
-
-    def leaks(self) -> LeakList:
-        """Return what is billed and not wanted."""
-        return self._whole(calls.listing("leaks", LeakList))
+    instances = _gathers(calls.instances)
+    instance = _asks(calls.instance)
+    set_idle_behavior = _asks(calls.set_idle_behavior)
+    kill_instance = _asks(calls.kill_instance)
+    strays = _gathers(calls.strays)
+    decide_strays = _asks(calls.decide_strays)
+    leaks = _gathers(calls.leaks)
 
     # ---- who is let in, for admins ---------------------------------------------------------
 
-    def create_token(
-        self,
-        user: str,
-        role: str = "user",
-        *,
-        projects: Sequence[str] = (),
-        default_project: str | None = None,
-        name: str | None = None,
-        expires_at: str | None = None,
-    ) -> NewTokenAnswer:
-        """Make a token; its text, `token`, is told this once.
-
-        `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. It is not
-        sent again when its answer is lost: look into `tokens` then.
-        """
-        call = calls.create_token(
-            user,
-            role,
-            projects=projects,
-            default_project=default_project,
-            name=name,
-            expires_at=expires_at,
-        )
-        return self._transport.run(call)
-
-    def tokens(self, *, user: str | None = None, state: str | None = None) -> Iterator[TokenAnswer]:
-        """Yield tokens without their texts, by id, page by page; None is no filter."""
-        for page in self._pages(calls.listing("tokens", TokenList, user=user, state=state)):
-            yield from page.items
-
-    def token(self, token_id: str) -> TokenAnswer:
-        """Return one token, without its text."""
-        return self._transport.run(calls.token(token_id))
-
-    def revoke_token(self, token_id: str) -> TokenAnswer:
-        """Let nobody in with a token any more."""
-        return self._transport.run(calls.revoke_token(token_id))
-
-    def secrets(self, project: str) -> Iterator[SecretAnswer]:
-        """Yield the secrets of a project without their values, by name, page by page."""
-        for page in self._pages(calls.listing("secrets", SecretList, of=(project,))):
-            yield from page.items
-
-    def set_secret(self, project: str, name: str, value: str) -> SecretAnswer:
-        """Set a secret; attempts that start from now on get it."""
-        return self._transport.run(calls.set_secret(project, name, value))
-
-    def remove_secret(self, project: str, name: str) -> SecretAnswer:
-        """Remove a secret; what refers to it waits until it is set again."""
-        return self._transport.run(calls.remove_secret(project, name))
-
-    def rotate_secret_keys(self) -> RotationAnswer:
-        """Encrypt all secrets anew, with a new key, and have the old ones forgotten."""
-        return self._transport.run(calls.rotate_secret_keys())
-
-    def audit(
-        self,
-        *,
-        user: str | None = None,
-        token: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> Iterator[AuditEntryAnswer]:
-        """Yield who was to change what, the newest first, page by page; None is no filter.
-
-        `token` is the id of one, `since` and `until` are times in RFC 3339.
-        """
-        wanted = calls.listing("audit", AuditList, user=user, token=token, since=since, until=until)
-        for page in self._pages(wanted):
-            yield from page.items
-
-    def whoami(self) -> CallerAnswer:
-        """Return who one is to the server, and what one sees."""
-        return self._transport.run(calls.whoami())
+    create_token = _asks(calls.create_token)
+    tokens = _lists(calls.tokens)
+    token = _asks(calls.token)
+    revoke_token = _asks(calls.revoke_token)
+    secrets = _lists(calls.secrets)
+    set_secret = _asks(calls.set_secret)
+    remove_secret = _asks(calls.remove_secret)
+    rotate_secret_keys = _asks(calls.rotate_secret_keys)
+    audit = _lists(calls.audit)
+    whoami = _asks(calls.whoami)
 
     # ---- the server ------------------------------------------------------------------------
 
@@ -383,82 +215,19 @@ class Client:
         A broken connection is taken up where it broke. Where the server, or this client, knows that
         events are missing, an `EventGap` stands in their place: ask again for what you need.
         """
-        cursor = EventCursor(last_id=last_event_id)
-        going_on = Reconnection()
-        while True:
-            try:
-                with closing(
-                    self._transport.stream(
-                        calls.events(cursor.last_id), silence_s=event_stream.SILENCE_LIMIT_S
-                    )
-                ) as answer:
-                    going_on.reached(self._transport.now_s())
-                    if gap := cursor.connected():
-                        yield gap
-                    frames = FrameParser()
-                    for chunk in self._transport.chunks(answer):
-                        for frame in frames.feed(chunk):
-                            if (told := cursor.take(frame)) is not None:
-                                yield told
-                # A server that stops ends its streams; it may be there again soon.
-                raise lost(self.url, late=False)
-            except ClientError as error:
-                self._transport.pause(self._pause_s(going_on, error))
+        return self._transport.told(self._say.events(last_event_id))
 
-    def live(self) -> LiveAnswer:
-        """Return that the server's process answers."""
-        return self._transport.run(calls.live())
-
-    def ready(self) -> ReadyAnswer:
-        """Return whether requests can be served, and what is wrong."""
-        return self._transport.run(calls.ready())
-
-    def health(self) -> HealthAnswer:
-        """Return how the server is doing."""
-        return self._transport.run(calls.health())
+    live = _asks(calls.live)
+    ready = _asks(calls.ready)
+    health = _asks(calls.health)
 
     def metrics(self) -> str:
         """Return the Prometheus text exposition."""
-        return self._transport.body(calls.metrics()).decode()
+        body = self._transport.carry_out(self._say.body(calls.metrics()))
+        return body.decode()
 
-    # ---- what several of these need --------------------------------------------------------
-
-    def _pages(self, wanted: PagedListing[Page]) -> Iterator[Page]:
-        cursor: str | None = None
-        while True:
-            page = self._transport.run(wanted.page(cursor))
-            yield page
-            cursor = page.next_cursor
-            if cursor is None or not page.items:
-                return
-
-    def _whole(self, wanted: PagedListing[Page]) -> Page:
-        return calls.joined(list(self._pages(wanted)))
-
-    def _ended(self, look: Callable[[], Run], known: Run, timeout_s: float | None) -> Run:
-        """Look until what is `known` has ended; raises `TimeoutError` after `timeout_s`."""
-        began_s = self._transport.now_s()
-        going_on = Reconnection()
-        going_on.reached(began_s)
-        looks = 0
-        while not has_ended(known):
-            looks += 1
-            pause_s = look_after_s(looks)
-            if timeout_s is not None:
-                left_s = began_s + timeout_s - self._transport.now_s()
-                if left_s <= 0:
-                    raise TimeoutError(f"{known.id} has not ended within {timeout_s:g} s")
-                pause_s = min(pause_s, left_s)
-            self._transport.pause(pause_s)
-            try:
-                known = look()
-                going_on.reached(self._transport.now_s())
-            except ClientError as error:
-                self._transport.pause(self._pause_s(going_on, error))
-        return known
-
-    def _pause_s(self, going_on: Reconnection, error: ClientError) -> float:
-        return going_on.pause_s(error, self._transport.now_s(), self._transport.dice())
+    def _run(self, call: TypedCall[Answer]) -> Answer:
+        return self._transport.carry_out(self._say.run(call))
 
 
 class ContainerHandle:
@@ -484,7 +253,10 @@ class ContainerHandle:
 
         Raises `TimeoutError` after `timeout_s` (None for no limit); the container goes on then.
         """
-        return self._client._ended(self.refresh, self.answer, timeout_s)
+        looks = self._client._say.looks(calls.container(self.id), self.answer, timeout_s)
+        for each in self._client._transport.told(looks):
+            self.answer = each
+        return self.answer
 
     def result(self, timeout_s: float | None = None) -> ContainerAnswer:
         """Return it once it has succeeded.
@@ -529,7 +301,10 @@ class JobHandle:
 
         Raises `TimeoutError` after `timeout_s` (None for no limit); the job goes on then.
         """
-        return self._client._ended(self.refresh, self.answer, timeout_s)
+        looks = self._client._say.looks(calls.job(self.id), self.answer, timeout_s)
+        for each in self._client._transport.told(looks):
+            self.answer = each
+        return self.answer
 
     def result(self, timeout_s: float | None = None) -> JobAnswer:
         """Return it once it has succeeded; raises as `ContainerHandle.result` does."""
@@ -555,7 +330,3 @@ class JobHandle:
     def cancel(self) -> None:
         """Ask for all of it to be cancelled; `wait` tells when it has ended."""
         self.answer = self._client.cancel_job(self.id)
-
-
-def _key(given: str | None) -> str:
-    return uuid.uuid4().hex if given is None else given

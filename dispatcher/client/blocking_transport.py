@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+import uuid
+from collections.abc import Iterator
+from typing import assert_never
 
 import urllib3
 import urllib3.exceptions as kinds
@@ -14,55 +15,60 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.response import BaseHTTPResponse
 
-from longshore.dispatcher.client.calls import TypedCall
-from longshore.dispatcher.client.errors import (
-    InvalidSettingsError,
-    decoded,
-    stranger,
+from longshore.dispatcher.client.dialogue import (
+    READ_TIMEOUT_S,
+    AskForTls,
+    Close,
+    Dialogue,
+    Done,
+    Item,
+    Open,
+    Opened,
+    Outside,
+    Pause,
+    Read,
+    Result,
+    Send,
+    Step,
+    Steps,
+    Tell,
+    Telling,
+    advanced,
 )
+from longshore.dispatcher.client.errors import InvalidSettingsError, decoded
 from longshore.dispatcher.client.exchange import (
     MAX_BODY_BYTES,
-    Answered,
     AnswerLost,
     ApiCall,
-    GaveUp,
+    Failure,
     NotReached,
     Received,
     RepeatPolicy,
-    SendAgain,
     TryOutcome,
-    lost,
-    next_step,
 )
 from longshore.dispatcher.client.server_address import OverNetwork, OverSocket, not_a_url
-from longshore.dispatcher.client.settings import (
-    CONNECT_TIMEOUT_S,
-    READ_TIMEOUT_S,
-    ClientSettings,
-)
-
-Answer = TypeVar("Answer")
+from longshore.dispatcher.client.settings import CONNECT_TIMEOUT_S, ClientSettings
+from longshore.dispatcher.client.tls import speaks_tls, tls_failure
 
 CONNECTIONS_KEPT = 32
 
 
 class BlockingTransport:
-    """Carries out calls, one after another or from several threads; to be closed when done.
+    """Carries out what is said, one thing after another or from several threads.
 
-    `dice` gives numbers from 0 to 1, which spread pauses.
+    To be closed when done.
     """
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        policy: RepeatPolicy,
-        *,
-        dice: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, settings: ClientSettings, policy: RepeatPolicy) -> None:
         self.url = settings.url
+        self.dialogue = Dialogue(
+            url=settings.url,
+            policy=policy,
+            outside=Outside(
+                now_s=time.monotonic, dice=random.random, new_key=lambda: uuid.uuid4().hex
+            ),
+        )
         self._settings = settings
-        self._policy = policy
-        self._dice = dice
         self._pool = _pool(settings)
 
     def close(self) -> None:
@@ -75,79 +81,82 @@ class BlockingTransport:
         else:
             self._pool.close()
 
-    def run(self, typed: TypedCall[Answer]) -> Answer:
-        """Carry out a call; return its answer. Raises `ClientError`."""
-        return typed.read(self.json(typed.call))
-
     def json(self, call: ApiCall) -> object:
         """Carry out a call; return the JSON that answers it. Raises `ClientError`."""
-        return decoded(self.url, self.body(call))
+        return decoded(self.url, self.carry_out(self.dialogue.body(call)))
 
-    def body(self, call: ApiCall) -> bytes:
-        """Carry out a call; return the body of its answer. Raises `ClientError`."""
-        repeated = 0
-        while True:
-            outcome = self._outcome(self._open(call, READ_TIMEOUT_S))
-            received = self._after(call, outcome, repeated)
-            if received is not None:
-                return received.body
-            repeated += 1
+    def carry_out(self, steps: Steps[Result]) -> Result:
+        """Carry out all steps; return what they come to. Raises `ClientError`."""
+        held: list[BaseHTTPResponse] = []
+        try:
+            return self._carry_out(steps, held)
+        finally:
+            _let_go(held)
+
+    def told(self, steps: Telling[Item]) -> Iterator[Item]:
+        """Carry out steps as their items are asked for, and yield these. Raises `ClientError`."""
+        held: list[BaseHTTPResponse] = []
+        came: object = None
+        try:
+            while True:
+                match advanced(steps, came):
+                    case Done():
+                        return
+                    case Tell(item=item):
+                        came = yield item
+                    case step:
+                        came = self._do(step, held)
+        finally:
+            steps.close()
+            _let_go(held)
 
     def stream(self, call: ApiCall, *, silence_s: float) -> BaseHTTPResponse:
         """Return an answer that goes on, to be read with `chunks` and closed by the caller.
 
         It counts as broken when nothing comes for `silence_s`. Raises `ClientError`.
         """
-        repeated = 0
-        while True:
-            opened = self._open(call, silence_s)
-            if isinstance(opened, BaseHTTPResponse) and opened.status == 200:
-                return opened
-            if self._after(call, self._outcome(opened), repeated) is not None:
-                raise stranger(self.url)
-            repeated += 1
+        held: list[BaseHTTPResponse] = []
+        self._carry_out(self.dialogue.opened(call, silence_s), held)
+        return held.pop()
 
     def chunks(self, response: BaseHTTPResponse) -> Iterator[bytes]:
         """Yield the bytes of a stream as they come in; raises `LostAnswerError` when it breaks."""
-        try:
-            while chunk := response.read1():
-                yield chunk
-        except (kinds.HTTPError, OSError, ValueError) as error:
-            # ValueError: another thread shut the response down between two reads.
-            raise lost(self.url, late=_is_late(error)) from error
+        while chunk := self._carry_out(self.dialogue.chunk(), [response]):
+            yield chunk
 
-    def pause(self, seconds: float) -> None:
-        """Wait, as a reader does that goes on later."""
-        time.sleep(seconds)
+    def _carry_out(self, steps: Steps[Result], held: list[BaseHTTPResponse]) -> Result:
+        came: object = None
+        while True:
+            match advanced(steps, came):
+                case Done(result=result):
+                    return result
+                case step:
+                    came = self._do(step, held)
 
-    def now_s(self) -> float:
-        """Return the time of a steady clock."""
-        return time.monotonic()
-
-    def dice(self) -> float:
-        """Return a number from 0 to 1."""
-        return self._dice()
-
-    def _after(self, call: ApiCall, outcome: TryOutcome, repeated: int) -> Received | None:
-        """Return the answer, or None after the pause before a repeat; raises what is final."""
-        step = next_step(
-            call,
-            outcome,
-            url=self.url,
-            repeated=repeated,
-            policy=self._policy,
-            dice=self._dice(),
-        )
+    def _do(self, step: Step, held: list[BaseHTTPResponse]) -> object:
+        """Do what is asked for, and return what came of it; `held` is the answer that is open."""
         match step:
-            case Answered(received=received):
-                return received
-            case GaveUp(error=error):
-                raise error
-            case SendAgain(after_s=after_s):
-                self.pause(after_s)
-                return None
+            case Send(call=call):
+                return _outcome(self._open(call, READ_TIMEOUT_S))
+            case Open(call=call, silence_s=silence_s):
+                opened = self._open(call, silence_s)
+                if not isinstance(opened, BaseHTTPResponse) or opened.status != 200:
+                    return _outcome(opened)
+                held.append(opened)
+                return Opened()
+            case Read():
+                return _read(held[-1])
+            case Close():
+                _let_go(held)
+            case Pause(after_s=after_s):
+                time.sleep(after_s)
+            case AskForTls():
+                return speaks_tls(self.url)
+            case _:
+                assert_never(step)
+        return None
 
-    def _open(self, call: ApiCall, silence_s: float) -> BaseHTTPResponse | NotReached | AnswerLost:
+    def _open(self, call: ApiCall, silence_s: float) -> BaseHTTPResponse | Failure:
         base = self._settings.base_url if isinstance(self._settings.place, OverNetwork) else ""
         try:
             return self._pool.request(
@@ -165,17 +174,32 @@ class BlockingTransport:
         except kinds.HTTPError as error:
             return _failure(error)
 
-    def _outcome(self, opened: BaseHTTPResponse | NotReached | AnswerLost) -> TryOutcome:
-        """Return how a try ended, once what it answered is read."""
-        if not isinstance(opened, BaseHTTPResponse):
-            return opened
-        try:
-            body = opened.read(MAX_BODY_BYTES)
-        except (kinds.HTTPError, OSError) as error:
-            return AnswerLost(late=_is_late(error))
-        opened.release_conn()
-        headers = {name.lower(): value for name, value in opened.headers.items()}
-        return Received(status=opened.status, headers=headers, body=body)
+
+def _outcome(opened: BaseHTTPResponse | Failure) -> TryOutcome:
+    """Return how a try ended, once what it answered is read."""
+    if not isinstance(opened, BaseHTTPResponse):
+        return opened
+    try:
+        body = opened.read(MAX_BODY_BYTES)
+    except (kinds.HTTPError, OSError) as error:
+        return AnswerLost(late=_is_late(error))
+    opened.release_conn()
+    headers = {name.lower(): value for name, value in opened.headers.items()}
+    return Received(status=opened.status, headers=headers, body=body)
+
+
+def _read(response: BaseHTTPResponse) -> bytes | AnswerLost:
+    """Return what comes next of an answer, no bytes at its end."""
+    try:
+        return response.read1()
+    except (kinds.HTTPError, OSError, ValueError) as error:
+        # ValueError: another thread shut the response down between two reads.
+        return AnswerLost(late=_is_late(error))
+
+
+def _let_go(held: list[BaseHTTPResponse]) -> None:
+    while held:
+        held.pop().close()
 
 
 def _pool(settings: ClientSettings) -> urllib3.PoolManager | _SocketPool:
@@ -220,7 +244,7 @@ class _SocketPool(HTTPConnectionPool):
         return made
 
 
-def _failure(error: Exception) -> NotReached | AnswerLost:
+def _failure(error: Exception) -> Failure:
     """Return what became of a request that failed with an error of urllib3's."""
     match error:
         case kinds.NameResolutionError():
@@ -228,9 +252,7 @@ def _failure(error: Exception) -> NotReached | AnswerLost:
         case kinds.ConnectTimeoutError() if not isinstance(error, kinds.NewConnectionError):
             return NotReached(cause=f"it did not answer within {CONNECT_TIMEOUT_S:.0f} s")
         case kinds.SSLError():
-            return NotReached(
-                cause=f"TLS failed: {error}", remedy="Check the certificate and the URL's scheme"
-            )
+            return tls_failure(error)
         case kinds.NewConnectionError():
             cause = str(error.__cause__ or error).rpartition("] ")[2].lower()
             return NotReached(cause=cause)

@@ -3,15 +3,20 @@
 Both clients carry these out, so that they differ in how they wait and in nothing else. `ENDPOINTS`
 has a row for each route of the server; a test compares it with the OpenAPI document, and its names
 with the methods of both clients.
+
+Most functions here have the signature and the docstring of the method of their name, which
+`blocking` and `asynchronous` make of them: what it says to do is what the method does, and what it
+says to return or to yield comes of the call, or of the listing, that the function returns.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -46,17 +51,25 @@ from longshore.dispatcher.client.log_cursor import LogCursor
 PAGE_ITEMS = 500
 
 Answer = TypeVar("Answer")
-Page = TypeVar(
-    "Page",
-    ContainerList,
-    JobList,
-    InstanceList,
-    StrayList,
-    LeakList,
-    TokenList,
-    SecretList,
-    AuditList,
-)
+Result = TypeVar("Result")
+Given = ParamSpec("Given")
+Item_co = TypeVar("Item_co", covariant=True)
+
+
+class ListOf(Protocol[Item_co]):
+    """A page of a listing."""
+
+    @property
+    def items(self) -> Sequence[Item_co]:
+        """Return what is on it."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """Return where the next page begins, None on the last."""
+
+
+Page = TypeVar("Page", bound=ListOf[Any])
+Page_co = TypeVar("Page_co", bound=ListOf[Any], covariant=True)
 Filter = str | Sequence[str] | None
 """What a listing is narrowed to: one word, any of several, or None for all."""
 
@@ -126,6 +139,7 @@ class Endpoint:
 
 _SAFE, _KEYED, _ONCE = Repeatable.SAFE, Repeatable.KEYED, Repeatable.ONCE
 _SECRETS = "/v1/projects/{project}/secrets"
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _PLACE = re.compile(r"\{\w+\}")
 _CONTAINER, _JOB, _INSTANCE = "/v1/containers/{id}", "/v1/jobs/{id}", "/v1/instances/{id}"
 
@@ -212,219 +226,20 @@ def _said(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# ---- containers ----------------------------------------------------------------------------------
-
-
-def submit(command: Sequence[str], fields: ContainerFields, key: str) -> TypedCall[ContainerAnswer]:
-    """Return the call that submits one container."""
-    return _typed(ContainerAnswer, "submit", body=_with_command(command, fields), key=key)
-
-
-def submit_many(containers: Sequence[Mapping[str, object]], key: str) -> TypedCall[ContainerList]:
-    """Return the call that submits several, all or none."""
-    return _typed(ContainerList, "submit", body=[dict(each) for each in containers], key=key)
-
-
-def _with_command(command: Sequence[str], fields: Mapping[str, object]) -> dict[str, object]:
-    return {"command": list(command), **fields} if command else dict(fields)
-
-
-def container(container_id: str) -> TypedCall[ContainerAnswer]:
-    """Return the call that shows one container."""
-    return _typed(ContainerAnswer, "container", container_id)
-
-
-def set_container_priority(container_id: str, priority: int) -> TypedCall[ContainerAnswer]:
-    """Return the call that changes a container's priority."""
-    body = {"priority": priority}
-    return _typed(ContainerAnswer, "set_container_priority", container_id, body=body)
-
-
-def cancel_container(container_id: str) -> TypedCall[ContainerAnswer]:
-    """Return the call that asks for a container to be cancelled."""
-    return _typed(ContainerAnswer, "cancel_container", container_id, body={})
-
-
-def explain(container_id: str) -> TypedCall[ExplanationAnswer]:
-    """Return the call that tells why a container is where it is."""
-    return _typed(ExplanationAnswer, "explain", container_id)
-
-
-def logs(container_id: str, cursor: LogCursor, *, follow: bool) -> ApiCall:
-    """Return the call that streams a container's log from where a reader is."""
-    query = [("stream", cursor.stream), ("offset", str(cursor.offset))]
-    if follow:
-        query.append(("follow", "true"))
-    return replace(api_call("logs", container_id, query=query), accept="*/*")
-
-
-# ---- jobs ----------------------------------------------------------------------------------------
-
-
-def job_body(tasks: Sequence[Mapping[str, object]], fields: JobFields) -> dict[str, object]:
-    """Return a job as it is submitted, planned and updated."""
-    return {"tasks": [dict(each) for each in tasks], **fields}
-
-
-def submit_job(body: Mapping[str, object], key: str) -> TypedCall[JobAnswer]:
-    """Return the call that submits a job."""
-    return _typed(JobAnswer, "submit_job", body=body, key=key)
-
-
-def plan_job(body: Mapping[str, object], job_id: str | None) -> TypedCall[PlanAnswer]:
-    """Return the call that tells what a job would come to, or with `job_id` its update."""
-    query = [("job", job_id)] if job_id is not None else []
-    return _typed(PlanAnswer, "plan_job", query=query, body=body)
-
-
-def job(job_id: str) -> TypedCall[JobAnswer]:
-    """Return the call that shows one job with its tasks."""
-    return _typed(JobAnswer, "job", job_id)
-
-
-def change_job(job_id: str, priority: int | None, held: bool | None) -> TypedCall[JobAnswer]:
-    """Return the call that changes a job's priority, holds it or releases it; None leaves it."""
-    return _typed(JobAnswer, "change_job", job_id, body=_said(priority=priority, held=held))
-
-
-def update_job(job_id: str, body: Mapping[str, object]) -> TypedCall[JobAnswer]:
-    """Return the call that makes a job what the body says."""
-    return _typed(JobAnswer, "update_job", job_id, body=body)
-
-
-def dispatch_job(job_id: str, parameters: Mapping[str, str], key: str) -> TypedCall[JobAnswer]:
-    """Return the call that runs a parameterized job."""
-    return _typed(JobAnswer, "dispatch_job", job_id, body={"parameters": dict(parameters)}, key=key)
-
-
-def cancel_job(job_id: str) -> TypedCall[JobAnswer]:
-    """Return the call that asks for all of a job to be cancelled."""
-    return _typed(JobAnswer, "cancel_job", job_id, body={})
-
-
-# ---- instances -----------------------------------------------------------------------------------
-
-
-def instance(instance_id: str) -> TypedCall[InstanceAnswer]:
-    """Return the call that shows one instance."""
-    return _typed(InstanceAnswer, "instance", instance_id)
-
-
-def set_idle_behavior(
-    instance_id: str, idle_behavior: str, reason: str | None, until: str | None
-) -> TypedCall[InstanceAnswer]:
-    """Return the call that lets an instance run, holds it or drains it."""
-    body = _said(idle_behavior=idle_behavior, reason=reason, until=until)
-    return _typed(InstanceAnswer, "set_idle_behavior", instance_id, body=body)
-
-
-def kill_instance(instance_id: str, reason: str | None) -> TypedCall[InstanceAnswer]:
-    """Return the call that destroys an instance."""
-    return _typed(InstanceAnswer, "kill_instance", instance_id, body=_said(reason=reason))
-
-
-def decide_strays(instance_id: str, fate: str, attempts: Sequence[str]) -> TypedCall[StrayList]:
-    """Return the call that decides on what is kept on an instance; no attempts are all of them."""
-    body = {"fate": fate, "attempts": list(attempts)}
-    return _typed(StrayList, "decide_strays", instance_id, body=body)
-
-
-# ---- who is let in -------------------------------------------------------------------------------
-
-
-def create_token(
-    user: str,
-    role: str,
-    *,
-    projects: Sequence[str],
-    default_project: str | None,
-    name: str | None,
-    expires_at: str | None,
-) -> TypedCall[NewTokenAnswer]:
-    """Return the call that makes a token; None is left to the server."""
-    body = _said(
-        user=user,
-        role=role,
-        projects=list(projects),
-        default_project=default_project,
-        name=name,
-        expires_at=expires_at,
-    )
-    return _typed(NewTokenAnswer, "create_token", body=body)
-
-
-def token(token_id: str) -> TypedCall[TokenAnswer]:
-    """Return the call that shows one token, without its text."""
-    return _typed(TokenAnswer, "token", token_id)
-
-
-def revoke_token(token_id: str) -> TypedCall[TokenAnswer]:
-    """Return the call after which a token lets nobody in."""
-    return _typed(TokenAnswer, "revoke_token", token_id, body={})
-
-
-def set_secret(project: str, name: str, value: str) -> TypedCall[SecretAnswer]:
-    """Return the call that sets a secret."""
-    return _typed(SecretAnswer, "set_secret", project, name, body={"value": value})
-
-
-def remove_secret(project: str, name: str) -> TypedCall[SecretAnswer]:
-    """Return the call that removes a secret."""
-    return _typed(SecretAnswer, "remove_secret", project, name)
-
-
-def rotate_secret_keys() -> TypedCall[RotationAnswer]:
-    """Return the call that encrypts all secrets anew."""
-    return _typed(RotationAnswer, "rotate_secret_keys", body={})
-
-
-def whoami() -> TypedCall[CallerAnswer]:
-    """Return the call that tells who one is to the server."""
-    return _typed(CallerAnswer, "whoami")
-
-
-# ---- the server ----------------------------------------------------------------------------------
-
-
-def live() -> TypedCall[LiveAnswer]:
-    """Return the call that tells that the server's process answers."""
-    return _typed(LiveAnswer, "live")
-
-
-def ready() -> TypedCall[ReadyAnswer]:
-    """Return the call that tells whether requests can be served."""
-    return _typed(ReadyAnswer, "ready")
-
-
-def health() -> TypedCall[HealthAnswer]:
-    """Return the call that tells how the server is doing."""
-    return _typed(HealthAnswer, "health")
-
-
-def metrics() -> ApiCall:
-    """Return the call for the Prometheus text exposition."""
-    return replace(api_call("metrics"), accept="text/plain")
-
-
-def events(last_event_id: str) -> ApiCall:
-    """Return the call that streams events from behind an id, "" for from now on."""
-    return replace(api_call("events"), accept="text/event-stream", last_event_id=last_event_id)
-
-
 # ---- listings ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PagedListing(Generic[Page]):
+class PagedListing(Generic[Page_co]):
     """A listing, which comes page by page."""
 
     name: str
-    kind: type[Page]
+    kind: type[Page_co]
     query: tuple[tuple[str, str], ...] = ()
     #: Whose it is, where its path says that.
     of: tuple[str, ...] = ()
 
-    def page(self, cursor: str | None) -> TypedCall[Page]:
+    def page(self, cursor: str | None) -> TypedCall[Page_co]:
         """Return the call for the page at a cursor, None for the first."""
         query = [*self.query, ("limit", str(PAGE_ITEMS))]
         if cursor is not None:
@@ -432,7 +247,7 @@ class PagedListing(Generic[Page]):
         return _typed(self.kind, self.name, *self.of, query=query)
 
 
-def listing(
+def _listing(
     name: str, kind: type[Page], /, of: tuple[str, ...] = (), **filters: Filter | int | bool
 ) -> PagedListing[Page]:
     """Return a listing, narrowed to what the filters say; None for no filter.
@@ -455,5 +270,336 @@ def listing(
 
 def joined(pages: Sequence[Page]) -> Page:
     """Return pages of a listing as one: the last, with the items of all."""
-    items: list[Any] = [item for page in pages for item in page.items]
-    return msgspec.structs.replace(pages[-1], items=items)
+    last: Any = pages[-1]
+    whole: Page = msgspec.structs.replace(
+        last, items=[each for page in pages for each in page.items]
+    )
+    return whole
+
+
+# ---- methods of both clients ---------------------------------------------------------------------
+
+
+def named_after(
+    make: Callable[..., object],
+) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Return what gives a client's method the name, docstring and parameters of a function here.
+
+    It changes the method that it is given. Of what the method returns only its types tell.
+    """
+    told = inspect.signature(make)
+    parameters = [_SELF, *told.parameters.values()]
+
+    def named(method: Callable[Given, Result]) -> Callable[Given, Result]:
+        method.__name__, method.__doc__ = make.__name__, make.__doc__
+        vars(method)["__signature__"] = inspect.Signature(parameters)
+        return method
+
+    return named
+
+
+# ---- containers ----------------------------------------------------------------------------------
+
+
+def submit(command: Sequence[str], fields: ContainerFields, key: str) -> TypedCall[ContainerAnswer]:
+    """Return the call that submits one container."""
+    return _typed(ContainerAnswer, "submit", body=_with_command(command, fields), key=key)
+
+
+def submit_many(containers: Sequence[Mapping[str, object]], key: str) -> TypedCall[ContainerList]:
+    """Return the call that submits several, all or none."""
+    return _typed(ContainerList, "submit", body=[dict(each) for each in containers], key=key)
+
+
+def _with_command(command: Sequence[str], fields: Mapping[str, object]) -> dict[str, object]:
+    return {"command": list(command), **fields} if command else dict(fields)
+
+
+def container(container_id: str) -> TypedCall[ContainerAnswer]:
+    """Return one container as it is now."""
+    return _typed(ContainerAnswer, "container", container_id)
+
+
+def containers(
+    *,
+    state: Filter = None,
+    user: Filter = None,
+    project: Filter = None,
+    name: Filter = None,
+    instance: Filter = None,
+    job: str | None = None,
+    parent: str | None = None,
+    task: str | None = None,
+    array_index: int | None = None,
+) -> PagedListing[ContainerList]:
+    """Yield containers, the newest first, page by page; None is no filter.
+
+    `parent` is the container that submitted them from inside.
+    """
+    return _listing(
+        "containers",
+        ContainerList,
+        state=state,
+        user=user,
+        project=project,
+        name=name,
+        instance=instance,
+        job=job,
+        parent=parent,
+        task=task,
+        array_index=array_index,
+    )
+
+
+def set_container_priority(container_id: str, priority: int) -> TypedCall[ContainerAnswer]:
+    """Change a container's priority: 1000 goes first, 0 is held back."""
+    body = {"priority": priority}
+    return _typed(ContainerAnswer, "set_container_priority", container_id, body=body)
+
+
+def cancel_container(container_id: str) -> TypedCall[ContainerAnswer]:
+    """Ask for a container to be cancelled; it may take a while until it has ended."""
+    return _typed(ContainerAnswer, "cancel_container", container_id, body={})
+
+
+def explain(container_id: str) -> TypedCall[ExplanationAnswer]:
+    """Return why a container is where it is."""
+    return _typed(ExplanationAnswer, "explain", container_id)
+
+
+def logs(container_id: str, cursor: LogCursor, *, follow: bool) -> ApiCall:
+    """Return the call that streams a container's log from where a reader is."""
+    query = [("stream", cursor.stream), ("offset", str(cursor.offset))]
+    if follow:
+        query.append(("follow", "true"))
+    return replace(api_call("logs", container_id, query=query), accept="*/*")
+
+
+# ---- jobs ----------------------------------------------------------------------------------------
+
+
+def _job_body(tasks: Sequence[Mapping[str, object]], fields: JobFields) -> dict[str, object]:
+    """Return a job as it is submitted, planned and updated."""
+    return {"tasks": [dict(each) for each in tasks], **fields}
+
+
+def submit_job(
+    tasks: Sequence[Mapping[str, object]], fields: JobFields, key: str
+) -> TypedCall[JobAnswer]:
+    """Return the call that submits a job."""
+    return _typed(JobAnswer, "submit_job", body=_job_body(tasks, fields), key=key)
+
+
+def plan_job(
+    tasks: Sequence[Mapping[str, object]],
+    *,
+    job_id: str | None = None,
+    **fields: Unpack[JobFields],
+) -> TypedCall[PlanAnswer]:
+    """Return what a job would come to, or an update of the job `job_id`; nothing is done."""
+    query = [("job", job_id)] if job_id is not None else []
+    return _typed(PlanAnswer, "plan_job", query=query, body=_job_body(tasks, fields))
+
+
+def job(job_id: str) -> TypedCall[JobAnswer]:
+    """Return one job, with its tasks, as it is now."""
+    return _typed(JobAnswer, "job", job_id)
+
+
+def jobs(
+    *,
+    state: Filter = None,
+    user: Filter = None,
+    project: Filter = None,
+    name: Filter = None,
+    parent: str | None = None,
+) -> PagedListing[JobList]:
+    """Yield jobs without their tasks, the newest first, page by page; None is no filter."""
+    return _listing(
+        "jobs", JobList, state=state, user=user, project=project, name=name, parent=parent
+    )
+
+
+def change_job(
+    job_id: str, *, priority: int | None = None, held: bool | None = None
+) -> TypedCall[JobAnswer]:
+    """Change a job's priority, hold it or release it; None leaves it as it is."""
+    return _typed(JobAnswer, "change_job", job_id, body=_said(priority=priority, held=held))
+
+
+def update_job(
+    job_id: str, tasks: Sequence[Mapping[str, object]], **fields: Unpack[JobFields]
+) -> TypedCall[JobAnswer]:
+    """Make a system or sysbatch job what is said here: its next revision."""
+    return _typed(JobAnswer, "update_job", job_id, body=_job_body(tasks, fields))
+
+
+def dispatch_job(
+    job_id: str, parameters: Mapping[str, str] | None, key: str
+) -> TypedCall[JobAnswer]:
+    """Return the call that runs a parameterized job."""
+    body = {"parameters": dict(parameters or {})}
+    return _typed(JobAnswer, "dispatch_job", job_id, body=body, key=key)
+
+
+def cancel_job(job_id: str) -> TypedCall[JobAnswer]:
+    """Ask for all of a job to be cancelled; it may take a while until it has ended."""
+    return _typed(JobAnswer, "cancel_job", job_id, body={})
+
+
+# ---- instances -----------------------------------------------------------------------------------
+
+
+def instances(*, gone: bool = False) -> PagedListing[InstanceList]:
+    """Return all instances, or those that are gone."""
+    return _listing("instances", InstanceList, gone=gone)
+
+
+def instance(instance_id: str) -> TypedCall[InstanceAnswer]:
+    """Return one instance, gone or not."""
+    return _typed(InstanceAnswer, "instance", instance_id)
+
+
+def set_idle_behavior(
+    instance_id: str,
+    idle_behavior: str,
+    *,
+    reason: str | None = None,
+    until: str | None = None,
+) -> TypedCall[InstanceAnswer]:
+    """Let an instance `run`, `hold` it (until a time in RFC 3339) or `drain` it."""
+    body = _said(idle_behavior=idle_behavior, reason=reason, until=until)
+    return _typed(InstanceAnswer, "set_idle_behavior", instance_id, body=body)
+
+
+def kill_instance(instance_id: str, *, reason: str | None = None) -> TypedCall[InstanceAnswer]:
+    """Destroy an instance now, whatever runs on it."""
+    return _typed(InstanceAnswer, "kill_instance", instance_id, body=_said(reason=reason))
+
+
+def strays() -> PagedListing[StrayList]:
+    """Return what another store has started, and is kept."""
+    return _listing("strays", StrayList)
+
+
+def leaks() -> PagedListing[LeakList]:
+    """Return what is billed and not wanted."""
+    return _listing("leaks", LeakList)
+
+
+def decide_strays(
+    instance_id: str, fate: str, attempts: Sequence[str] = ()
+) -> TypedCall[StrayList]:
+    """`kill` or `adopt` what is kept on an instance: these attempts, none for all of them."""
+    body = {"fate": fate, "attempts": list(attempts)}
+    return _typed(StrayList, "decide_strays", instance_id, body=body)
+
+
+# ---- who is let in -------------------------------------------------------------------------------
+
+
+def create_token(
+    user: str,
+    role: str = "user",
+    *,
+    projects: Sequence[str] = (),
+    default_project: str | None = None,
+    name: str | None = None,
+    expires_at: str | None = None,
+) -> TypedCall[NewTokenAnswer]:
+    """Make a token; its text, `token`, is told this once.
+
+    `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. It is not
+    sent again when its answer is lost: look into `tokens` then.
+    """
+    body = _said(
+        user=user,
+        role=role,
+        projects=list(projects),
+        default_project=default_project,
+        name=name,
+        expires_at=expires_at,
+    )
+    return _typed(NewTokenAnswer, "create_token", body=body)
+
+
+def tokens(*, user: str | None = None, state: str | None = None) -> PagedListing[TokenList]:
+    """Yield tokens without their texts, by id, page by page; None is no filter."""
+    return _listing("tokens", TokenList, user=user, state=state)
+
+
+def token(token_id: str) -> TypedCall[TokenAnswer]:
+    """Return one token, without its text."""
+    return _typed(TokenAnswer, "token", token_id)
+
+
+def revoke_token(token_id: str) -> TypedCall[TokenAnswer]:
+    """Let nobody in with a token any more."""
+    return _typed(TokenAnswer, "revoke_token", token_id, body={})
+
+
+def secrets(project: str) -> PagedListing[SecretList]:
+    """Yield the secrets of a project without their values, by name, page by page."""
+    return _listing("secrets", SecretList, of=(project,))
+
+
+def set_secret(project: str, name: str, value: str) -> TypedCall[SecretAnswer]:
+    """Set a secret; attempts that start from now on get it."""
+    return _typed(SecretAnswer, "set_secret", project, name, body={"value": value})
+
+
+def remove_secret(project: str, name: str) -> TypedCall[SecretAnswer]:
+    """Remove a secret; what refers to it waits until it is set again."""
+    return _typed(SecretAnswer, "remove_secret", project, name)
+
+
+def rotate_secret_keys() -> TypedCall[RotationAnswer]:
+    """Encrypt all secrets anew, with a new key, and have the old ones forgotten."""
+    return _typed(RotationAnswer, "rotate_secret_keys", body={})
+
+
+def audit(
+    *,
+    user: str | None = None,
+    token: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> PagedListing[AuditList]:
+    """Yield who was to change what, the newest first, page by page; None is no filter.
+
+    `token` is the id of one, `since` and `until` are times in RFC 3339.
+    """
+    return _listing("audit", AuditList, user=user, token=token, since=since, until=until)
+
+
+def whoami() -> TypedCall[CallerAnswer]:
+    """Return who one is to the server, and what one sees."""
+    return _typed(CallerAnswer, "whoami")
+
+
+# ---- the server ----------------------------------------------------------------------------------
+
+
+def live() -> TypedCall[LiveAnswer]:
+    """Return that the server's process answers."""
+    return _typed(LiveAnswer, "live")
+
+
+def ready() -> TypedCall[ReadyAnswer]:
+    """Return whether requests can be served, and what is wrong."""
+    return _typed(ReadyAnswer, "ready")
+
+
+def health() -> TypedCall[HealthAnswer]:
+    """Return how the server is doing."""
+    return _typed(HealthAnswer, "health")
+
+
+def metrics() -> ApiCall:
+    """Return the call for the Prometheus text exposition."""
+    return replace(api_call("metrics"), accept="text/plain")
+
+
+def events(last_event_id: str) -> ApiCall:
+    """Return the call that streams events from behind an id, "" for from now on."""
+    return replace(api_call("events"), accept="text/event-stream", last_event_id=last_event_id)

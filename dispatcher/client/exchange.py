@@ -1,9 +1,10 @@
 """What is sent to a server, and whether it is sent again: decided here, for both rims.
 
 Theory of operation. A call says whether a repeat of it can do harm (`Repeatable`). A try of it ends
-in one of three ways: an answer was `Received`, whole; the server was `NotReached`, so that nothing
-was done; or the request went out and the `AnswerLost`, so that nobody knows. `next_step` makes of
-that what comes next: it is done, it has failed, or it is sent again after a pause.
+in one of four ways: an answer was `Received`, whole; the server was `NotReached`, so that nothing
+was done; or the request went out and the `AnswerLost`, so that nobody knows; or the URL has the
+`WrongScheme`, which no repeat mends. `next_step` makes of that what comes next: it is done, it has
+failed, or it is sent again after a pause.
 
 - What was not received is repeated, unless a repeat might do something twice: only what changes
   nothing, and creates with an idempotency key, which the server carries out once.
@@ -23,7 +24,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import Literal, assert_never
 from urllib.parse import urlencode
 
 from longshore.dispatcher.client.errors import (
@@ -130,7 +131,15 @@ class AnswerLost:
     late: bool
 
 
-TryOutcome = Received | NotReached | AnswerLost
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongScheme:
+    """Nothing was done: the URL has one scheme, and the server speaks the other one."""
+
+    spoken: Literal["http", "https"]
+
+
+Failure = NotReached | AnswerLost | WrongScheme
+TryOutcome = Received | Failure
 
 
 # ---- what follows --------------------------------------------------------------------------------
@@ -202,6 +211,8 @@ def next_step(
             error = unreachable(url, cause, remedy)
         case AnswerLost(late=late):
             error = lost(url, late=late)
+        case WrongScheme(spoken=spoken):
+            return GaveUp(error=wrong_scheme(url, spoken))
         case _:
             assert_never(outcome)
     if repeated >= _most_repeats(error, call.repeatable, policy):
@@ -235,12 +246,54 @@ def _pause_s(
     return pause_s * (1.0 + policy.jitter * dice)
 
 
-START_IT = "Start it with 'longshore serve', or name another with url= or LONGSHORE_URL"
+def may_be_tls(url: str, outcome: TryOutcome, repeated: int) -> bool:
+    """Return whether a try may have ended so since the server speaks TLS, and `url` is http.
+
+    Asked of the first try only: what was understood once is not that.
+    """
+    if repeated or not url.startswith("http:"):
+        return False
+    match outcome:
+        case AnswerLost(late=late):
+            return not late
+        case Received(status=status, body=body):
+            # Some say in words of their own that they want TLS.
+            return status == 400 and isinstance(refusal(url, status, body), UnexpectedAnswerError)
+        case NotReached() | WrongScheme():
+            return False
+        case _:
+            assert_never(outcome)
+
+
+BY_URL = "url= or LONGSHORE_URL"
+"""How the URL is said, which remedies name."""
+START_IT = f"Start it with 'longshore serve', or name another with {BY_URL}"
 
 
 def unreachable(url: str, cause: str, remedy: str = "") -> UnreachableError:
     """Return what is raised when nothing could be sent to a server."""
     return UnreachableError(f"cannot reach the server at {url}: {cause}", remedy=remedy or START_IT)
+
+
+def wrong_scheme(url: str, spoken: Literal["http", "https"]) -> UnreachableError:
+    """Return what is raised when a server speaks TLS and its URL is http, or the other way."""
+    right = f"{spoken}://{url.partition('://')[2]}"
+    match spoken:
+        case "https":
+            sentence = f"the server at {url} speaks TLS, but its URL begins with http"
+            remedy = (
+                f"Set {BY_URL} to {right}; if this machine does not trust the server's"
+                " certificate, set LONGSHORE_CA_FILE to that of its authority"
+            )
+        case "http":
+            sentence = f"the server at {url} does not speak TLS, but its URL begins with https"
+            remedy = (
+                f"Set {BY_URL} to {right} if nobody can listen in between, or give the server a"
+                " certificate (tls in its configuration)"
+            )
+        case _:
+            assert_never(spoken)
+    return UnreachableError(sentence, remedy=remedy)
 
 
 def lost(url: str, *, late: bool) -> LostAnswerError:

@@ -25,7 +25,6 @@ from longshore.dispatcher.config.unix_socket import NAME
 
 DEFAULT_URL = "http://127.0.0.1:8420"
 CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 2.0
 
 

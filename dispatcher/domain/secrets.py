@@ -8,7 +8,8 @@ begun for a container whose secrets are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from longshore.dispatcher.domain.containers import Container, WaitReason
@@ -76,28 +77,53 @@ def why_withheld(container: Container, known: KnownSecrets) -> WaitReason | None
     """Return why a container has to wait for its secrets, None when all could be opened now."""
     spec, project = container.spec, container.project
     wanted = sorted({(project, each.secret) for each in spec.secrets} - known.readable)
-    gone = [
-        name
-        for project_and_name in wanted
-        if project_and_name not in known.locked
-        for name in project_and_name[1:]
+    gone = [name for _, name in wanted if (project, name) not in known.locked]
+    locked = [name for _, name in wanted if (project, name) in known.locked]
+    sealed = [name for name, sealed in spec.sealed_env if data_key_of(sealed) not in known.keys]
+    told = [
+        *([_gone(gone, project)] if gone else []),
+        *([_locked(locked, sealed, project)] if locked or sealed else []),
     ]
-    if gone:
-        named = _listed(gone)
-        message = (
-            f"there is no secret {named} in project {project} any more: set it again"
-            f" (longshore secret set {gone[0]} --project {project}), or cancel this container"
-        )
-        return WaitReason(code="secrets", message=message, topic="gone")
-    locked = [name for _, name in wanted]
-    locked += [name for name, sealed in spec.sealed_env if data_key_of(sealed) not in known.keys]
-    if not locked:
+    if not told:
         return None
-    message = (
-        f"the key to {_listed(locked)} is missing, so that it cannot be decrypted: an admin has to"
-        " put back the key file (secrets.key_file) and start the server again"
+    topic = "gone" if gone else KEY_MISSING
+    return WaitReason(code="secrets", message="; besides, ".join(told), topic=topic)
+
+
+def _gone(names: Sequence[str], project: str) -> str:
+    """Return what is said of secrets that are not there, with what mends it."""
+    there, it = ("is no secret", "it") if len(names) == 1 else ("are no secrets", "them")
+    return (
+        f"there {there} {_listed(names)} in project {project} any more: set {it} again"
+        f" ({_command(names, project)}), or cancel this container"
     )
-    return WaitReason(code="secrets", message=message, topic=KEY_MISSING)
+
+
+def _locked(names: Sequence[str], variables: Sequence[str], project: str) -> str:
+    """Return what is said of values that cannot be decrypted, with what mends it.
+
+    `variables` are those of its environment that have a secret value.
+    """
+    values, again = [], []
+    if names:
+        secrets, it = ("secret", "it") if len(names) == 1 else ("secrets", "them")
+        values.append(f"{secrets} {_listed(names)} of project {project}")
+        again.append(f"set {it} again ({_command(names, project)})")
+    if variables:
+        values.append(f"the secret value of {_listed(variables)} in its env")
+        again.append("submit this container again")
+    return (
+        f"the key to {' and '.join(values)} is missing: an admin has to put back the key file"
+        " (secret_keys in the data directory, or secrets.key_file) and start the server again; if"
+        " that file is lost, make a new key (longshore secret rotate-keys), and then"
+        f" {' and '.join(again)}"
+    )
+
+
+def _command(names: Sequence[str], project: str) -> str:
+    """Return the command that sets a secret; of several, the one for each of them."""
+    which = names[0] if len(names) == 1 else "NAME"
+    return f"longshore secret set {which} --project {shlex.quote(project)}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ import trustme
 import urllib3
 from alembic import command
 
+from longshore.client import Client, UnreachableError
 from longshore.dispatcher.store import schema, sqlite
 from tests.conftest import not_tested
 from tests.dispatcher_process import ApiError, DispatcherProcess, wait_for
@@ -327,6 +328,11 @@ def test_tls_and_a_certificate_that_is_renewed(tmp_path: Path) -> None:
         _, headers = made_token(server)
         assert server.call("GET", "/v1/whoami", **headers)["user"] == "ann"
         host, port = server.url.removeprefix("https://").split(":")
+        with (
+            Client(f"http://{host}:{port}") as unencrypted,
+            pytest.raises(UnreachableError, match="speaks TLS, but its URL begins with http"),
+        ):
+            unencrypted.whoami()
         write(second)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         second.configure_trust(context)

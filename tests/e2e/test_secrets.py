@@ -166,7 +166,8 @@ def test_with_the_key_lost_the_server_starts_and_what_needs_it_waits(
     plain = server.submit("true")
     assert server.wait_final(plain)["state"] == "succeeded", "others go on"
     waiting = server.container(held)["waiting"]
-    assert waiting.startswith("the key to 'cert', 'db', 'TOKEN' is missing")
+    assert waiting.startswith("the key to secrets 'cert', 'db' of project default and the secret")
+    assert "longshore secret set NAME --project default" in waiting
     [lost] = server.call("GET", "/v1/health")["problems"]
     assert (lost["kind"], f"1 container waits for it ({held})" in lost["message"]) == (
         "secrets",

@@ -7,6 +7,7 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 
 _EXCHANGE = "tests/unit/test_client_exchange.py"
+_DIALOGUE = "tests/unit/test_client_dialogue.py"
 _STREAMS = "tests/unit/test_client_streams.py"
 _HOSTILE = "tests/unit/test_client_hostile.py"
 _SERVER = "tests/unit/test_client_server.py"
@@ -111,7 +112,7 @@ CLIENT: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="what_is_no_stream_is_asked_for_for_ever",
         guard="An answer that is no stream ends the reading",
-        file="dispatcher/client/async_transport.py",
+        file="dispatcher/client/dialogue.py",
         old="                raise stranger(self.url)\n",
         new="                repeated += 0\n",
         test=f"{_HOSTILE}::test_an_answer_that_is_no_stream_is_told",
@@ -234,5 +235,61 @@ CLIENT: Final[tuple[EdgeDefect, ...]] = (
         old='        case "succeeded":\n',
         new='        case "succeeded" | "failed":\n',
         test=f"{_STREAMS}::test_a_result_is_what_a_future_would_give",
+    ),
+    EdgeDefect(
+        name="a_key_of_ones_own_is_passed_over",
+        guard="A create keeps the key that its caller gives, over all runs of the caller",
+        file="dispatcher/client/dialogue.py",
+        old="        return self.outside.new_key() if given is None else given\n",
+        new="        return self.outside.new_key()\n",
+        test=f"{_DIALOGUE}::test_a_key_is_made_where_none_is_given",
+    ),
+    EdgeDefect(
+        name="an_empty_page_leads_to_the_next",
+        guard="A listing ends with an empty page: a server cannot keep a reader for ever",
+        file="dispatcher/client/dialogue.py",
+        old="        if page.next_cursor is None or not page.items:\n",
+        new="        if page.next_cursor is None:\n",
+        test=f"{_DIALOGUE}::test_a_listing_ends_with_its_last_page_or_an_empty_one",
+    ),
+    EdgeDefect(
+        name="a_broken_stream_is_held_open",
+        guard="A stream that broke is closed before the pause, and not held beside the next",
+        file="dispatcher/client/dialogue.py",
+        old="        yield Close()\n        yield Pause(after_s=going_on",
+        new="        yield Pause(after_s=going_on",
+        test=f"{_DIALOGUE}::test_events_are_asked_for_again_behind_the_last_one",
+    ),
+    EdgeDefect(
+        name="a_wait_outlasts_its_limit",
+        guard="Who waits for an end waits no longer than asked",
+        file="dispatcher/client/dialogue.py",
+        old="                pause_s = min(pause_s, left_s)\n",
+        new="                pause_s = max(pause_s, left_s)\n",
+        test=f"{_DIALOGUE}::test_who_waits_does_so_no_longer_than_asked",
+    ),
+    EdgeDefect(
+        name="whoever_is_hung_up_on_is_told_of_tls",
+        guard="Only where a handshake comes to its end is TLS said to be spoken",
+        file="dispatcher/client/tls.py",
+        old="        return False\n",
+        new="        return True\n",
+        test=f"{_HOSTILE}::test_what_remains_in_doubt_is_told_with_its_key",
+    ),
+    EdgeDefect(
+        name="every_loss_is_a_question_for_tls",
+        guard="A port is asked for TLS after a first try alone, and no URL but an http one",
+        file="dispatcher/client/exchange.py",
+        old='    if repeated or not url.startswith("http:"):\n',
+        new='    if not url.startswith("http"):\n',
+        test=f"{_DIALOGUE}::test_what_speaks_no_tls_is_told_as_before_and_asked_once",
+    ),
+    EdgeDefect(
+        name="a_port_without_tls_has_a_bad_certificate",
+        guard="That a port does not speak TLS is told as that, and not repeated",
+        file="dispatcher/client/tls.py",
+        old="    if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:\n",
+        new="    if isinstance(cause, ssl.SSLError) and cause.reason in ():\n",
+        test=f"{_SERVER}::test_the_command_line_names_the_right_scheme",
     ),
 )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from longshore.client import Client
 from longshore.dispatcher.cli.commands.main import main
-from longshore.dispatcher.domain.containers import Dependency, DependencyOn
+from longshore.dispatcher.domain.containers import ContainerState, Dependency, DependencyOn
+from longshore.dispatcher.domain.messages import InsertContainers, SaveContainer
 from tests.cli_server import CliServer, cli_server
 from tests.job_commands import (
     INSTANCE,
@@ -21,6 +24,7 @@ from tests.job_commands import (
     start,
     submitted,
 )
+from tests.store_values import container
 
 Capture = pytest.CaptureFixture[str]
 
@@ -171,6 +175,28 @@ def test_what_lives_on_is_listed_before_its_runs(capsys: Capture, tmp_path: Path
     assert main(["jobs", "--json"]) == 0
     items = json.loads(capsys.readouterr().out)["items"]
     assert [each["id"] for each in items] == [template, *runs[::-1]]
+
+
+def test_ps_lists_what_a_container_has_submitted_from_inside(
+    server: CliServer, capsys: Capture
+) -> None:
+    parent = submitted(capsys, "--", "x")
+    submitted(capsys, "--", "x")
+    made = container(99, id="c-child", parent=parent)
+    ended = replace(made, state=ContainerState.CANCELLED)
+    server.rig.store.write(
+        [InsertContainers(containers=(made,), user="u"), SaveContainer(container=ended)]
+    ).result(timeout=10)
+    assert main(["ps", "--parent", parent, "--json"]) == 0
+    (child,) = json.loads(capsys.readouterr().out)["items"]
+    assert (child["id"], child["state"]) == (made.id, "cancelled")
+    assert main(["ps", "--parent", parent, "--state", "failed", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"items": []}
+    with Client(server.url) as client:
+        assert [each.id for each in client.containers(parent=parent)] == [made.id]
+    assert main(["ps", "--parent", "c-typo"]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, "there is no container c-typo" in captured.err) == ("", True)
 
 
 def test_containers_of_a_job_that_is_not_there_are_not_none(

@@ -74,6 +74,22 @@ def test_what_can_be_no_value_is_refused_before_it_is_sent(
     assert told in capsys.readouterr().err
 
 
+def test_explain_names_the_command_that_mends_a_wait_for_a_secret(
+    server: CliServer, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    given(monkeypatch, VALUE.encode())
+    assert main(["secret", "set", "db"]) == 0
+    assert main(["submit", "--use-secret", "db:env=A", "--", "true"]) == 0
+    container_id = capsys.readouterr().out.split()[-1]
+    assert main(["secret", "rm", "db"]) == 0
+    server.do(lambda rig: rig.settled())
+    capsys.readouterr()
+    assert main(["explain", container_id]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "there is no secret 'db' in project default any more" in told
+    assert "(longshore secret set db --project default)" in told
+
+
 def test_they_are_listed_removed_and_encrypted_anew(
     server: CliServer, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -23,6 +23,7 @@ from longshore.client import (
     InvalidRequestError,
     InvalidSettingsError,
     NotFoundError,
+    RepeatPolicy,
     RunCancelledError,
     RunFailedError,
     SeveralContainersError,
@@ -383,6 +384,49 @@ def test_a_certificate_of_another_name_is_refused(
         pytest.raises(UnreachableError, match="TLS failed"),
     ):
         way(server.url, ca_file=ca_file)("live")
+
+
+def other(url: str) -> str:
+    """Return a URL with the scheme that it does not have."""
+    scheme, _, rest = url.partition("://")
+    return f"{'http' if scheme == 'https' else 'https'}://{rest}"
+
+
+@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize(
+    ("method", "given"), [("live", ()), ("submit", (["x"],)), ("cancel_container", ("c-1",))]
+)
+def test_a_url_with_the_wrong_scheme_is_told_at_once_with_the_right_one(
+    way: Callable[..., Caller],
+    authority: trustme.CA,
+    method: str,
+    given: tuple[Any, ...],
+    *,
+    tls: bool,
+) -> None:
+    # It is never repeated: with this policy that would take longer than any test may.
+    policy = RepeatPolicy(first_pause_s=3600.0, longest_pause_s=3600.0)
+    with cli_server(tls=tls_server(authority) if tls else None) as server:
+        wrong = other(server.url)
+        with pytest.raises(UnreachableError) as told:
+            way(wrong, token="s3cret", policy=policy)(method, *given)
+        assert server.paths == []
+    speaks = "speaks TLS, but" if tls else "does not speak TLS, but"
+    assert told.value.sentence.startswith(f"the server at {wrong} {speaks} its URL begins with")
+    assert told.value.remedy.startswith(f"Set url= or LONGSHORE_URL to {server.url}")
+    assert ("LONGSHORE_CA_FILE" in told.value.remedy) == tls
+    assert not told.value.in_doubt
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_the_command_line_names_the_right_scheme(
+    authority: trustme.CA, capsys: pytest.CaptureFixture[str], *, tls: bool
+) -> None:
+    with cli_server(tls=tls_server(authority) if tls else None) as server:
+        assert main(["ps", "--url", other(server.url)]) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"the server at {other(server.url)} {'speaks' if tls else 'does not speak'} TLS" in told
+    assert f"Set --url or LONGSHORE_URL to {server.url}" in told
 
 
 @pytest.fixture

@@ -43,9 +43,13 @@ ALL = known(PROJECT)
         (given(sealed=True), ALL, None),
         (given(), KnownSecrets(), "there is no secret 'db' in project"),
         (given(), known("another"), "there is no secret 'db' in project"),
-        (given(), known(PROJECT, locked=True), "the key to 'db' is missing"),
-        (given(sealed=True), known(PROJECT, keys=("key2",)), "the key to 'T' is missing"),
-        (given(sealed=True), known(PROJECT, keys=(), locked=True), "the key to 'db', 'T' is"),
+        (given(), known(PROJECT, locked=True), "the key to secret 'db' of project"),
+        (given(sealed=True), known(PROJECT, keys=("key2",)), "the key to the secret value of 'T'"),
+        (
+            given(sealed=True),
+            known(PROJECT, keys=(), locked=True),
+            f"the key to secret 'db' of project {PROJECT} and the secret value of 'T' in its env",
+        ),
     ],
 )
 def test_who_waits_for_secrets(container: Container, found: KnownSecrets, told: str | None) -> None:
@@ -54,6 +58,38 @@ def test_who_waits_for_secrets(container: Container, found: KnownSecrets, told: 
     if reason is not None and told is not None:
         assert reason.message.startswith(told)
         assert reason.code == "secrets"
+
+
+def test_a_reason_names_the_secret_the_project_and_the_command_that_mends_it() -> None:
+    other = SecretUse(secret="api", kind=SecretKind.ENV, target="API")
+    one = given(sealed=True)
+    both = replace(one, project="my lab", spec=replace(one.spec, secrets=(USE, other)))
+    gone = {
+        one: f"there is no secret 'db' in project {PROJECT} any more: set it again"
+        f" (longshore secret set db --project {PROJECT}), or cancel this container",
+        both: "there are no secrets 'api', 'db' in project my lab any more: set them again"
+        " (longshore secret set NAME --project 'my lab'), or cancel this container",
+    }
+    for container, sentence in gone.items():
+        reason = why_withheld(container, known("another"))
+        assert reason is not None
+        assert (reason.message, reason.topic) == (sentence, "gone")
+    lost = why_withheld(one, known(PROJECT, keys=(), locked=True))
+    assert lost is not None
+    assert lost.topic == "locked"
+    assert lost.message.endswith(
+        "put back the key file (secret_keys in the data directory, or secrets.key_file) and start"
+        " the server again; if that file is lost, make a new key (longshore secret rotate-keys),"
+        f" and then set it again (longshore secret set db --project {PROJECT}) and submit this"
+        " container again"
+    )
+
+
+def test_what_is_gone_and_what_cannot_be_decrypted_are_told_at_once() -> None:
+    reason = why_withheld(given(sealed=True), KnownSecrets())
+    assert reason is not None
+    assert "no secret 'db' in project" in reason.message
+    assert "besides, the key to the secret value of 'T' in its env is missing" in reason.message
 
 
 def test_what_lacks_a_secret_waits_without_an_instance_and_goes_on_by_itself() -> None:

@@ -19,7 +19,7 @@ from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import container_words, job_words, output, times
 from longshore.dispatcher.cli.answers import CONTAINER_STATES, UNFINISHED_STATES, read, read_awaited
 from longshore.dispatcher.cli.client import CommandClient
-from longshore.dispatcher.cli.ids import job_path, path_of
+from longshore.dispatcher.cli.ids import container_path, job_path, path_of
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import print_job
 from longshore.dispatcher.cli.render.job_runs import print_runs
@@ -47,6 +47,9 @@ PS_COLUMNS = output.Columns(
 @click.option("--user", default="", metavar="USER", help="Only this user's.")
 @click.option("--project", default="", metavar="PROJECT", help="Only this project's.")
 @click.option("--job", "job_id", default="", metavar="ID", help="Only this job's.")
+@click.option(
+    "--parent", default="", metavar="ID", help="Only what container ID submitted from inside."
+)
 @click.option("--task", default="", metavar="NAME", help="With --job: only this task's.")
 @click.option(
     "--index",
@@ -73,6 +76,7 @@ def ps(
     user: str,
     project: str,
     job_id: str,
+    parent: str,
     task: str,
     array_index: int | None,
     limit: int,
@@ -80,21 +84,25 @@ def ps(
 ) -> None:
     """List containers that have not ended yet, newest first.
 
-    With --job all of that job, also those that have ended.
+    With --job all of that job, with --parent all that a container submitted, also those that have
+    ended.
     """
     if not job_id and (task or array_index is not None):
         raise click.UsageError("--task and --index choose containers of a job: name it by --job.")
-    wanted = states or (() if everything or job_id else UNFINISHED_STATES)
-    filters = (("user", user), ("project", project), ("job", job_id), ("task", task))
+    wanted = states or (() if everything or job_id or parent else UNFINISHED_STATES)
+    filters = {"user": user, "project": project, "job": job_id, "parent": parent, "task": task}
     query = [("state", state) for state in wanted]
-    query += [(name, value) for name, value in filters if value]
+    query += [(name, value) for name, value in filters.items() if value]
     if array_index is not None:
         query.append(("array_index", str(array_index)))
     items = client.pages("/v1/containers", query, limit + 1)
     first = next(items, None)
-    if first is None and job_id:
-        # Of a job that does not exist there is nothing to list, and the answer says so.
-        client.get(job_path(job_id))
+    if first is None:
+        # Of what does not exist there is nothing to list, and the answer says so.
+        named = [job_path(job_id)] if job_id else []
+        named += [container_path(parent)] if parent else []
+        for path in named:
+            client.get(path)
     items = items if first is None else chain([first], items)
     if output.print_items(items, PS_COLUMNS, most=limit, as_json=as_json):
         output.say(f"there are more; these are the newest {limit} (--limit)")
