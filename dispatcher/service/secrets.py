@@ -130,9 +130,10 @@ class SecretService:
     async def rotate(self, *, caller: Principal) -> int:
         """Encrypt all anew with a new key, and forget the old ones; return how many secrets.
 
+        What the key file has is used as well as what is in use, since it may have been put back.
         Interrupted at any step it leaves all readable; called again it does what is left. What
-        cannot be opened stays as it is. Raises `Forbidden` for who is no admin, `Conflict` for a
-        key file that cannot be written, `Unavailable`.
+        cannot be opened stays as it is, and then no old key is forgotten. Raises `Forbidden` for
+        who is no admin, `Conflict` for a key file that cannot be written, `Unavailable`.
         """
         if not caller.is_admin:
             raise Forbidden("New keys are an admin's to make: ask one.")
@@ -141,15 +142,16 @@ class SecretService:
 
     async def _rotate(self, new_key: bytes) -> int:
         vault = self._vault
-        try:
-            kept = await asyncio.to_thread(vault.key_file.read)
-            await asyncio.to_thread(vault.key_file.write, (new_key, *kept))
-        except ConfigError as error:
-            raise Conflict(f"no new key was made: {error}") from error
 
-        async def make() -> _Made[int]:
+        async def make() -> _Made[tuple[int, bool]]:
+            # In the turn, since a rotation whose caller gave up may have been committed meanwhile.
+            try:
+                whole = vault.box.with_keys(await asyncio.to_thread(vault.key_file.read))
+                await asyncio.to_thread(vault.key_file.write, (new_key, *whole.keys))
+            except ConfigError as error:
+                raise Conflict(f"no new key was made: {error}") from error
             stored, now = vault.secrets, self._now()
-            box, anew = await asyncio.to_thread(vault.box.rotated, new_key, stored.values(), now)
+            box, anew = await asyncio.to_thread(whole.rotated, new_key, stored.values(), now)
 
             def take_over() -> None:
                 vault.box = box
@@ -157,9 +159,12 @@ class SecretService:
                     vault.put(each)
 
             change = SaveSecrets(secrets=anew.secrets, data_keys=anew.data_keys)
-            return _Made(change=change, take_over=take_over, result=len(anew.secrets))
+            result = (len(anew.secrets), whole.has_closed)
+            return _Made(change=change, take_over=take_over, result=result)
 
-        number = await self._in_turn(make)
+        number, some_stayed_closed = await self._in_turn(make)
+        if some_stayed_closed:
+            return number
         try:
             await asyncio.to_thread(vault.key_file.write, (new_key,))
         except ConfigError as error:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 
 from longshore.dispatcher.domain.principals import Door, Principal, Role
-from longshore.dispatcher.domain.secrets import SECRETS_PER_CONTAINER_MOST, StoredSecret
-from longshore.dispatcher.service.contracts import Conflict, Forbidden, NotFound
+from longshore.dispatcher.domain.secrets import (
+    SECRETS_PER_CONTAINER_MOST,
+    StoredSecret,
+    data_key_of,
+)
+from longshore.dispatcher.service.contracts import Conflict, Forbidden, NotFound, Unavailable
 from longshore.dispatcher.service.secrets import SecretService
-from longshore.dispatcher.store.secret_box import place_of_secret
+from longshore.dispatcher.store.secret_box import SecretBox, place_of_secret
+from longshore.dispatcher.store.store import Store
 from longshore.pool.model import SecretKind, SecretOrder, SecretUse
 from tests.api_server import Client, connected
 from tests.rigs.services import services_over, store_in, waiting_rig
+from tests.store_values import url_in
 
 SECRETS = "/v1/projects/default/secrets"
 VALUE = "hunter2-or-so"
@@ -252,6 +261,78 @@ async def test_keys_are_rotated_and_all_is_still_given() -> None:
         )
         values = rig.vault.values(order)
         assert (values.env, values.files) == ((("B", VALUE),), (("f", VALUE),))
+
+
+def opened_again(client: Client) -> dict[str, str]:
+    """Return what of its secrets a server can read that starts now."""
+    vault, kept = client.rig.vault, client.rig.store.secrets()
+    box = SecretBox(vault.key_file.read(), kept.data_keys)
+    return {
+        each.name: box.open(each.ciphertext, place=place_of_secret(each.project, each.name))
+        for each in kept.secrets
+        if data_key_of(each.ciphertext) in box.key_ids
+    }
+
+
+async def test_a_rotation_uses_a_key_file_that_was_put_back() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        vault = client.rig.vault
+        before = vault.key_file.read()
+        vault.box = SecretBox((), vault.box.data_keys)  # as after a start without the file
+        assert await client.post("/v1/secret-keys/rotate", {}) == (200, {"secrets": 1})
+        assert len(vault.key_file.read()) == 1
+        assert vault.key_file.read() != before
+        assert not vault.box.has_closed
+        assert opened_again(client) == {"db": VALUE}
+
+
+async def test_a_rotation_drops_no_key_while_anything_stays_closed() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        vault = client.rig.vault
+        lost, another = vault.key_file.read(), Fernet.generate_key()
+        vault.key_file.write((another,))
+        vault.box = SecretBox((another,), vault.box.data_keys)
+        assert await client.post("/v1/secret-keys/rotate", {}) == (200, {"secrets": 0})
+        new, *old = vault.key_file.read()
+        assert old == [another]
+        await put(client, "cert")
+        vault.key_file.write((new, *lost))
+        assert opened_again(client) == {"db": VALUE, "cert": VALUE}
+        assert await client.post("/v1/secret-keys/rotate", {}) == (200, {"secrets": 2})
+        assert len(vault.key_file.read()) == 1, "all was opened, so that none is needed any more"
+
+
+async def test_a_rotation_that_fails_keeps_the_keys_in_use_though_their_file_was_lost() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        client.rig.vault.key_file.path.unlink()
+        client.rig.store.close()
+        with pytest.raises(Unavailable):
+            await client.rig.services.secrets.rotate(caller=who(Role.ADMIN))
+        client.rig.store = Store.open(url_in(client.rig.directory))
+        assert opened_again(client) == {"db": VALUE}
+
+
+async def test_a_rotation_whose_caller_gave_up_is_seen_by_the_next() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        rig, admin = client.rig, who(Role.ADMIN)
+        with closing(sqlite3.connect(url_in(rig.directory).removeprefix("sqlite:///"))) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that nothing is committed
+            given_up = asyncio.create_task(rig.services.secrets.rotate(caller=admin))
+            async with asyncio.timeout(30):
+                while not rig.store.pending:  # noqa: ASYNC110 - it is its thread that tells
+                    await asyncio.sleep(0.01)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            again = asyncio.create_task(rig.services.secrets.rotate(caller=admin))
+            await asyncio.sleep(0)  # by then it waits for the turn of the first
+            other.rollback()
+        assert await again == 1
+        assert len(rig.vault.key_file.read()) == 1
+        assert opened_again(client) == {"db": VALUE}
 
 
 async def test_rotations_at_the_same_time_leave_the_key_that_is_in_use() -> None:
