@@ -176,6 +176,14 @@ SECRETS: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_API}test_a_repeated_request_is_known_by_all_but_its_secret_values",
     ),
     EdgeDefect(
+        name="a_hash_of_a_wrapped_secret_value_is_kept",
+        guard="Nor has what is kept of a request of another project",
+        file="dispatcher/api/validate/submissions.py",
+        old="{name: _without_secret_values(each) for name, each in value.items()}",
+        new="value",
+        test=f"{_API}test_no_hash_of_a_secret_value_is_kept_whatever_it_is_in[one-vision]",
+    ),
+    EdgeDefect(
         name="a_file_of_secrets_lies_elsewhere",
         guard="A file's name has no slash",
         file="dispatcher/api/validate/secrets.py",

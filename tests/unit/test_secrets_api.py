@@ -21,6 +21,7 @@ from longshore.dispatcher.domain.secrets import (
 )
 from longshore.dispatcher.service.contracts import Conflict, Forbidden, NotFound, Unavailable
 from longshore.dispatcher.service.secrets import SecretService
+from longshore.dispatcher.service.tokens import NewToken
 from longshore.dispatcher.store.secret_box import SecretBox, place_of_secret
 from longshore.dispatcher.store.store import Store
 from longshore.pool.model import SecretKind, SecretOrder, SecretUse
@@ -227,6 +228,35 @@ async def test_a_repeated_request_is_known_by_all_but_its_secret_values() -> Non
         _, again = await client.post("/v1/containers", body("two", "p"), **key)
         assert first["id"] == again["id"]
         assert (await client.post("/v1/containers", body("one", "q"), **key))[0] == 422
+
+
+@pytest.mark.parametrize("project", ["default", "vision"])
+@pytest.mark.parametrize("shape", ["one", "list", "job"])
+async def test_no_hash_of_a_secret_value_is_kept_whatever_it_is_in(
+    project: str, shape: str
+) -> None:
+    def body(value: str) -> Any:
+        one = {"command": ["true"], "env": {"A": {"secret": value}, "B": "plain"}}
+        return {"one": one, "list": [one, one], "job": {"tasks": [one]}}[shape]
+
+    path = "/v1/jobs" if shape == "job" else "/v1/containers"
+    async with connected() as client:
+        wanted = NewToken(
+            name="",
+            user="u",
+            role=Role.USER,
+            projects=(project,),
+            default_project=project,
+            expires_at=None,
+        )
+        _, text = await client.rig.services.tokens.create(wanted, caller=who(Role.ADMIN))
+        headers = {"Idempotency-Key": "k", "Authorization": f"Bearer {text}"}
+        made = []
+        for value in ("one", "two"):
+            status, answer = await client.post(path, body(value), **headers)
+            assert status == 201, answer
+            made.append([each["id"] for each in answer.get("items", [answer])])
+        assert made[0] == made[1]
 
 
 async def test_what_lacks_its_secret_says_so_and_is_let_go() -> None:
