@@ -12,6 +12,7 @@ _WORTHLESS = (
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
 _SERVER = "tests/e2e/test_access.py"
+_CONFIG = "tests/unit/test_config.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
@@ -159,6 +160,41 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         old="    if config.auth.mode is AuthMode.OPEN:",
         new="    if False:",
         test=f"{_SERVER}::test_the_server_refuses_what_would_let_in_too_many",
+    ),
+    EdgeDefect(
+        name="containers_run_as_root",
+        guard="No container runs as a user who is an admin by the Unix socket",
+        file="dispatcher/config/check.py",
+        old="        if uid in (0, own_uid):",
+        new="        if uid == own_uid:",
+        test=f"{_CONFIG}::test_no_container_runs_as_a_user_who_is_an_admin"
+        "[loopback-root-daemon-an admin by the Unix socket]",
+    ),
+    EdgeDefect(
+        name="containers_run_as_the_server",
+        guard="Nor as the server's own user",
+        file="dispatcher/config/check.py",
+        old="        if uid in (0, own_uid):",
+        new="        if uid == 0:",
+        test=f"{_CONFIG}::test_no_container_runs_as_a_user_who_is_an_admin"
+        "[loopback-nobody-nobody-an admin by the Unix socket]",
+    ),
+    EdgeDefect(
+        name="containers_run_as_the_runner",
+        guard="Elsewhere none runs as the runner's own user",
+        file="dispatcher/config/check.py",
+        old='    elif run_as in ("root", config.ssh.user):',
+        new="    elif not run_as:",
+        test=f"{_CONFIG}::test_no_container_runs_as_a_user_who_is_an_admin"
+        "[ec2-ubuntu-nobody-the runner's own user]",
+    ),
+    EdgeDefect(
+        name="what_a_user_may_do_is_not_asked",
+        guard="A configuration with such a user is refused",
+        file="dispatcher/config/check.py",
+        old="    elif why := privilege_of(config, os.geteuid()):",
+        new='    elif why := "":',
+        test=f"{_CONFIG}::test_a_server_whose_containers_would_be_admins_is_refused",
     ),
     EdgeDefect(
         name="what_is_shown_and_no_good_is_passed_over",
