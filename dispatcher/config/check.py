@@ -74,9 +74,14 @@ _ANOTHER_USER = "name an unprivileged user, or say engine.name: podman"
 
 
 def auth_mode(config: Config) -> AuthMode:
-    """Return whether callers must say who they are: as configured, else by where it listens."""
+    """Return whether callers must say who they are: as configured, else by who can reach it.
+
+    Whoever comes by a proxy comes from its address, which is mostly a loopback one.
+    """
     if config.auth.mode is not None:
         return config.auth.mode
+    if config.tls.terminated_elsewhere:
+        return AuthMode.REQUIRED
     try:
         host, _ = split_listen(config.listen)
     except ValueError:
@@ -91,20 +96,32 @@ def _check_auth(config: Config, problems: Problems) -> None:
         host, _ = split_listen(config.listen)
     except ValueError:
         return
+    _check_open(config, host, problems)
     if not is_loopback(host):
         _check_away(config, problems)
     if auth_mode(config) is AuthMode.REQUIRED:
         _check_required(config, problems)
 
 
-def _check_away(config: Config, problems: Problems) -> None:
-    tls = config.tls
-    if config.auth.mode is AuthMode.OPEN:
+def _check_open(config: Config, host: str, problems: Problems) -> None:
+    if config.auth.mode is not AuthMode.OPEN:
+        return
+    if not is_loopback(host):
         problems.add(
             "auth.mode",
             f"cannot be open where listen is {config.listen}: everybody who reaches it would be an"
             " admin; leave it out, or listen on a loopback address such as 127.0.0.1:8420",
         )
+    elif config.tls.terminated_elsewhere:
+        problems.add(
+            "auth.mode",
+            "cannot be open where tls.terminated_elsewhere is true: everybody whom the proxy lets"
+            " through would be an admin; leave it out, or set auth.mode: required",
+        )
+
+
+def _check_away(config: Config, problems: Problems) -> None:
+    tls = config.tls
     if not tls.certificate and not tls.terminated_elsewhere:
         problems.add(
             "tls",

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from msgspec import inspect
 
-from longshore.dispatcher.config.check import privilege_of
+from longshore.dispatcher.config.check import auth_mode, privilege_of
 from longshore.dispatcher.config.loading import (
     Config,
     default_config,
@@ -25,7 +25,13 @@ from longshore.dispatcher.config.loading import (
     plain,
     scheduler_settings,
 )
-from longshore.dispatcher.config.model import DriverConfig, EngineConfig, SshConfig, TypeConfig
+from longshore.dispatcher.config.model import (
+    AuthMode,
+    DriverConfig,
+    EngineConfig,
+    SshConfig,
+    TypeConfig,
+)
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import Resources
@@ -82,6 +88,12 @@ def small(**changes: object) -> dict[str, Any]:
             "auth.mode",
             "everybody who reaches it would be an admin",
         ),
+        (
+            {"tls": {"terminated_elsewhere": True}, "auth": {"mode": "open"}},
+            "auth.mode",
+            "everybody whom the proxy lets through would be an admin",
+        ),
+        ({"tls": {"terminated_elsewhere": True}}, "engine.run_as", "callers say who they are"),
         (
             {"auth": {"mode": "required"}, "data_dir": "/tmp/" + 100 * "a"},
             "data_dir",
@@ -171,6 +183,19 @@ def test_no_container_runs_as_a_user_who_is_an_admin(
     said = privilege_of(config, pwd.getpwnam(own).pw_uid)
     assert told in said
     assert bool(told) == bool(said)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8420", "[::1]:8420", "0.0.0.0:8420"])
+def test_nobody_is_an_admin_for_coming_by_a_proxy(tmp_path: Path, listen: str) -> None:
+    config = {
+        "listen": listen,
+        "tls": {"terminated_elsewhere": True},
+        "engine": {"run_as": "nobody"},
+    }
+    assert auth_mode(load_config(write(tmp_path, config))) is AuthMode.REQUIRED
+    [(path, said)] = problems(tmp_path, {**config, "auth": {"mode": "open"}})
+    assert path == "auth.mode"
+    assert "would be an admin" in said
 
 
 def test_a_server_whose_containers_would_be_admins_is_refused(tmp_path: Path) -> None:
