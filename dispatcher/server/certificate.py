@@ -11,7 +11,7 @@ import ssl
 import structlog
 
 from longshore.dispatcher.config.model import TlsConfig
-from longshore.dispatcher.config.tls import load_certificate, stamps
+from longshore.dispatcher.config.tls import Stamps, load_certificate, stamps
 from longshore.drivers.errors import ConfigError
 
 LOOK_EACH_S = 2.0
@@ -20,21 +20,22 @@ _log = structlog.get_logger(__name__)
 
 
 async def keep_current(
-    context: ssl.SSLContext, tls: TlsConfig, *, look_each_s: float = LOOK_EACH_S
+    context: ssl.SSLContext, tls: TlsConfig, *, seen: Stamps, look_each_s: float = LOOK_EACH_S
 ) -> None:
     """Have new connections get the certificate that the files hold, until it is cancelled.
 
-    Files that do not go together, as between the writing of one and of the other, change nothing:
-    what was read last is good until then, and the log says so, once for each that is written.
+    `seen` are the stamps from before the files were read, so that no change since is missed. Files
+    that are not there or do not go together, as between the writing of one and of the other, change
+    nothing: what was read last is good until then, and the log says so, once for each that is
+    written.
     """
-    seen, told = stamps(tls), ""
+    told = ""
     while True:
         await asyncio.sleep(look_each_s)
-        now: tuple[tuple[int, int, int], ...] = ()
+        now = await asyncio.to_thread(stamps, tls)
+        if now and now == seen:
+            continue
         try:
-            now = await asyncio.to_thread(stamps, tls)
-            if now == seen:
-                continue
             await asyncio.to_thread(load_certificate, context, tls)
         except (OSError, ConfigError) as error:
             if told != f"{now} {error}":

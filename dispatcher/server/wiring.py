@@ -10,7 +10,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,7 +37,7 @@ from longshore.dispatcher.config.loading import (
 )
 from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.config.policies import policies_of
-from longshore.dispatcher.config.tls import server_context
+from longshore.dispatcher.config.tls import server_context, stamps
 from longshore.dispatcher.domain.messages import Overloaded, Publication
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
@@ -112,8 +112,8 @@ class Server:
         self._clock = SteadyClock()
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
-        self._periodic_task: asyncio.Task[None] | None = None
-        self._health_task: asyncio.Task[None] | None = None
+        #: What else runs for ever.
+        self._lasting: list[asyncio.Task[None]] = []
         #: Where it serves.
         self.url = ""
         #: After `stop`, whether a driver call has not ended, so that its thread would keep the
@@ -229,10 +229,8 @@ class Server:
         health: HealthService,
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
-        self._periodic_task = asyncio.create_task(periodic.run(), name="periodic jobs")
-        self._health_task = asyncio.create_task(health.watch(), name="health")
-        for task in (self._periodic_task, self._health_task):
-            stack.push_async_callback(_ended, task)
+        self._begin(stack, periodic.run(), name="periodic jobs")
+        self._begin(stack, health.watch(), name="health")
         log.info(
             "serving",
             url=self.url,
@@ -443,10 +441,18 @@ class Server:
         tls = self._config.tls
         if not tls.certificate:
             return None
+        seen = stamps(tls)
         context = server_context(tls)
-        task = asyncio.create_task(keep_current(context, tls), name="certificate")
-        stack.push_async_callback(_ended, task)
+        self._begin(stack, keep_current(context, tls, seen=seen), name="certificate")
         return context
+
+    def _begin(
+        self, stack: contextlib.AsyncExitStack, work: Coroutine[None, None, None], *, name: str
+    ) -> None:
+        """Begin what runs until the stack is closed; `wait_failed` tells if it ends before."""
+        task = asyncio.create_task(work, name=name)
+        self._lasting.append(task)
+        stack.push_async_callback(_ended, task)
 
     def _close_store(self, store: Store) -> None:
         if store.pending:
@@ -464,8 +470,7 @@ class Server:
 
     async def wait_failed(self) -> None:
         """Return, or raise what went wrong, when what runs for ever has ended of itself."""
-        began = (self._engine_task, self._periodic_task, self._health_task)
-        tasks = [task for task in began if task is not None]
+        tasks = [*self._lasting, *([self._engine_task] if self._engine_task is not None else [])]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()

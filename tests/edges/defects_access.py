@@ -12,6 +12,7 @@ _WORTHLESS = (
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
 _SERVER = "tests/e2e/test_access.py"
+_CERTIFICATE = "tests/unit/test_certificate.py"
 _CONFIG = "tests/unit/test_config.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
@@ -149,9 +150,34 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_renewed_certificate_is_not_seen",
         guard="The certificate is read again when its files change",
         file="dispatcher/server/certificate.py",
-        old="            if now == seen:",
-        new="            if now:",
+        old="        if now and now == seen:",
+        new="        if now:",
         test=f"{_SERVER}::test_tls_and_a_certificate_that_is_renewed",
+    ),
+    EdgeDefect(
+        name="a_certificate_that_changes_at_the_start_is_not_seen",
+        guard="A change between the reading and the first look is seen",
+        file="dispatcher/server/certificate.py",
+        old='    told = ""\n    while',
+        new='    seen, told = stamps(tls), ""\n    while',
+        test=f"{_CERTIFICATE}::test_a_change_between_the_reading_and_the_first_look_is_read",
+    ),
+    EdgeDefect(
+        name="a_certificate_that_is_gone_ends_the_looking",
+        guard="Files that are gone for a while end nothing",
+        file="dispatcher/config/tls.py",
+        old="    except OSError:\n        return ()",
+        new="    except ChildProcessError:\n        return ()",
+        test=f"{_CERTIFICATE}"
+        "::test_files_that_are_gone_at_the_first_look_are_read_once_they_are_back",
+    ),
+    EdgeDefect(
+        name="nobody_notices_that_certificates_are_not_looked_at",
+        guard="What is to run for ever and has ended ends the server",
+        file="dispatcher/server/wiring.py",
+        old="        self._lasting.append(task)\n",
+        new="",
+        test=f"{_CERTIFICATE}::test_a_server_whose_certificate_is_looked_at_no_more_says_so",
     ),
     EdgeDefect(
         name="open_mode_is_allowed_everywhere",
