@@ -311,11 +311,13 @@ class AsyncClient:
         default_project: str | None = None,
         name: str | None = None,
         expires_at: str | None = None,
+        idempotency_key: str | None = None,
     ) -> NewTokenAnswer:
         """Make a token; its text, `token`, is told this once.
 
-        `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. It is not
-        sent again when its answer is lost: look into `tokens` then.
+        `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. Raises
+        `ConflictError` with its id when it was made and the answer with its text was lost: revoke
+        that one, and make another.
         """
         call = calls.create_token(
             user,
@@ -324,6 +326,7 @@ class AsyncClient:
             default_project=default_project,
             name=name,
             expires_at=expires_at,
+            key=_key(idempotency_key),
         )
         return await self._transport.run(call)
 

@@ -155,7 +155,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "decide_strays": Endpoint(method="POST", path=f"{_INSTANCE}/strays", repeatable=_ONCE),
     "leaks": Endpoint(method="GET", path="/v1/leaks"),
     "events": Endpoint(method="GET", path="/v1/events"),
-    "create_token": Endpoint(method="POST", path="/v1/tokens", repeatable=_ONCE),
+    "create_token": Endpoint(method="POST", path="/v1/tokens", repeatable=_KEYED),
     "tokens": Endpoint(method="GET", path="/v1/tokens"),
     "secrets": Endpoint(method="GET", path=_SECRETS),
     "set_secret": Endpoint(method="PUT", path=f"{_SECRETS}/{{name}}", repeatable=_ONCE),
@@ -340,6 +340,7 @@ def create_token(
     default_project: str | None,
     name: str | None,
     expires_at: str | None,
+    key: str,
 ) -> TypedCall[NewTokenAnswer]:
     """Return the call that makes a token; None is left to the server."""
     body = _said(
@@ -350,7 +351,7 @@ def create_token(
         name=name,
         expires_at=expires_at,
     )
-    return _typed(NewTokenAnswer, "create_token", body=body)
+    return _typed(NewTokenAnswer, "create_token", body=body, key=key)
 
 
 def token(token_id: str) -> TypedCall[TokenAnswer]:
