@@ -92,7 +92,7 @@ def why_withheld(container: Container, known: KnownSecrets) -> WaitReason | None
         return None
     message = (
         f"the key to {_listed(locked)} is missing, so that it cannot be decrypted: an admin has to"
-        " put back the key file (secrets.key_file) and start the server again"
+        " put back the key file (secrets.key_file)"
     )
     return WaitReason(code="secrets", message=message, topic="locked")
 

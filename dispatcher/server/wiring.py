@@ -51,7 +51,6 @@ from longshore.dispatcher.service.events import (
     log_restored,
     publish_event,
 )
-from longshore.dispatcher.service.health import HealthService
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
@@ -195,7 +194,7 @@ class Server:
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types, inside)
-        self._run(stack, runtime, periodic, services.health)
+        self._run(stack, runtime, periodic, services)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
 
@@ -226,11 +225,12 @@ class Server:
         stack: contextlib.AsyncExitStack,
         runtime: Runtime,
         periodic: PeriodicJobs,
-        health: HealthService,
+        services: Services,
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         self._begin(stack, periodic.run(), name="periodic jobs")
-        self._begin(stack, health.watch(), name="health")
+        self._begin(stack, services.health.watch(), name="health")
+        self._begin(stack, services.secrets.follow_key_file(), name="key file")
         log.info(
             "serving",
             url=self.url,

@@ -22,7 +22,8 @@ Doubt: an old key with an old copy of the store still opens what that copy had, 
 containers that were submitted before the rotation. Who has stolen both has read these already, or
 may: named secrets are to be set to new values then.
 
-A key that is missing makes no error at a start: what needs it stays closed (`SecretLocked`).
+A key that is missing makes no error at a start: what needs it stays closed (`SecretLocked`) until
+the key file is put back, which is looked for while anything is closed.
 """
 
 from __future__ import annotations

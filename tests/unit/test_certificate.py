@@ -48,7 +48,7 @@ def is_trusted(context: ssl.SSLContext, authority: trustme.CA) -> bool:
 
 
 async def until_trusted(context: ssl.SSLContext, authority: trustme.CA) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):
         while not is_trusted(context, authority):  # noqa: ASYNC110 - only a connection can tell
             await asyncio.sleep(LOOK_EACH_S)
 
@@ -84,7 +84,7 @@ async def test_files_that_are_gone_at_the_first_look_are_read_once_they_are_back
     (tmp_path / "server.pem").unlink()
     told = ""
     async with kept_current(context, tls, seen=seen):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(10):
             while "cannot be read" not in told:
                 await asyncio.sleep(LOOK_EACH_S)
                 told += capsys.readouterr().out
@@ -105,7 +105,7 @@ async def test_a_server_whose_certificate_is_looked_at_no_more_says_so(
     made = server(tmp_path, listen="127.0.0.1:0", tls=files)
     await made.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(10):
             with pytest.raises(MemoryError):
                 await made.wait_failed()
     finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -352,7 +352,7 @@ async def test_a_rotation_whose_caller_gave_up_is_seen_by_the_next() -> None:
         with closing(sqlite3.connect(url_in(rig.directory).removeprefix("sqlite:///"))) as other:
             other.execute("BEGIN IMMEDIATE")  # so that nothing is committed
             given_up = asyncio.create_task(rig.services.secrets.rotate(caller=admin))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(10):
                 while not rig.store.pending:  # noqa: ASYNC110 - it is its thread that tells
                     await asyncio.sleep(0.01)
             given_up.cancel()
@@ -381,6 +381,59 @@ async def test_rotations_at_the_same_time_leave_the_key_that_is_in_use() -> None
             for each in kept.secrets
         }
         assert opened == {VALUE}
+
+
+@asynccontextmanager
+async def following(client: Client) -> AsyncIterator[None]:
+    """Have the server look for its key file."""
+    secrets = client.rig.services.secrets
+    task = asyncio.create_task(secrets.follow_key_file(look_each_s=0.01))
+    yield
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_key_file_that_is_put_back_is_taken_in_while_the_server_runs() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        vault = client.rig.vault
+        old = vault.key_file.read()
+        vault.key_file.path.unlink()
+        vault.box = SecretBox((), vault.box.data_keys)
+        await client.post("/v1/secret-keys/rotate", {})
+        new = vault.key_file.read()
+        await put(client, "cert")
+        _, made = await submit(client, secrets=[{"name": "db", "env": "A"}])
+        await client.rig.settled()
+        path = f"/v1/containers/{made['id']}"
+        assert (await client.call("GET", path))[1]["waiting_for"]["code"] == "secrets"
+        async with following(client):
+            vault.key_file.write(old)
+            async with asyncio.timeout(10):
+                while vault.box.has_closed:  # noqa: ASYNC110 - it is a value
+                    await asyncio.sleep(0.01)
+        await client.rig.settled()
+        assert (await client.call("GET", path))[1]["waiting_for"]["code"] != "secrets"
+        assert vault.key_file.read() == (*new, *old)
+        assert opened_again(client) == {"db": VALUE, "cert": VALUE}
+
+
+async def test_a_key_file_that_cannot_be_used_ends_no_looking(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with connected() as client:
+        vault = client.rig.vault
+        vault.box = SecretBox((), vault.box.data_keys)
+        vault.key_file.path.chmod(0o644)
+        told = ""
+        async with following(client), asyncio.timeout(10):
+            while "chmod 600" not in told:
+                await asyncio.sleep(0.01)
+                told += capsys.readouterr().out
+            vault.key_file.path.chmod(0o600)
+            while vault.box.has_closed:  # noqa: ASYNC110 - it is a value
+                await asyncio.sleep(0.01)
 
 
 async def test_without_a_key_nothing_is_set_and_nothing_taken_in_the_clear() -> None:
