@@ -169,7 +169,6 @@ def test_one_problem_is_named_with_its_path(
         ("ec2", "nobody", "nobody", ""),
         ("ec2", "root", "nobody", "the runner's own user"),
         ("ec2", "ubuntu", "nobody", "the runner's own user"),
-        ("libcloud", "jobs", "nobody", ""),
     ],
 )
 def test_no_container_runs_as_a_user_who_is_an_admin(
