@@ -12,6 +12,7 @@ from typing import Concatenate, Self, Unpack
 
 from longshore.dispatcher.api.schemas.containers import ContainerAnswer, EventAnswer
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
+from longshore.dispatcher.api.schemas.tokens import NewTokenAnswer
 from longshore.dispatcher.client import calls
 from longshore.dispatcher.client.blocking_transport import BlockingTransport
 from longshore.dispatcher.client.calls import (
@@ -196,7 +197,34 @@ class Client:
 
     # ---- who is let in, for admins ---------------------------------------------------------
 
-    create_token = _asks(calls.create_token)
+    def create_token(
+        self,
+        user: str,
+        role: str = "user",
+        *,
+        projects: Sequence[str] = (),
+        default_project: str | None = None,
+        name: str | None = None,
+        expires_at: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> NewTokenAnswer:
+        """Make a token; its text, `token`, is told this once.
+
+        `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. Raises
+        `ConflictError` with its id when it was made and the answer with its text was lost: revoke
+        that one, and make another.
+        """
+        call = calls.create_token(
+            user,
+            role,
+            projects=projects,
+            default_project=default_project,
+            name=name,
+            expires_at=expires_at,
+            key=self._say.key(idempotency_key),
+        )
+        return self._run(call)
+
     tokens = _lists(calls.tokens)
     token = _asks(calls.token)
     revoke_token = _asks(calls.revoke_token)

@@ -169,7 +169,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "decide_strays": Endpoint(method="POST", path=f"{_INSTANCE}/strays", repeatable=_ONCE),
     "leaks": Endpoint(method="GET", path="/v1/leaks"),
     "events": Endpoint(method="GET", path="/v1/events"),
-    "create_token": Endpoint(method="POST", path="/v1/tokens", repeatable=_ONCE),
+    "create_token": Endpoint(method="POST", path="/v1/tokens", repeatable=_KEYED),
     "tokens": Endpoint(method="GET", path="/v1/tokens"),
     "secrets": Endpoint(method="GET", path=_SECRETS),
     "set_secret": Endpoint(method="PUT", path=f"{_SECRETS}/{{name}}", repeatable=_ONCE),
@@ -500,18 +500,15 @@ def decide_strays(
 
 def create_token(
     user: str,
-    role: str = "user",
+    role: str,
     *,
-    projects: Sequence[str] = (),
-    default_project: str | None = None,
-    name: str | None = None,
-    expires_at: str | None = None,
+    projects: Sequence[str],
+    default_project: str | None,
+    name: str | None,
+    expires_at: str | None,
+    key: str,
 ) -> TypedCall[NewTokenAnswer]:
-    """Make a token; its text, `token`, is told this once.
-
-    `expires_at` is a time in RFC 3339, None for one that is good until it is revoked. It is not
-    sent again when its answer is lost: look into `tokens` then.
-    """
+    """Return the call that makes a token; None is left to the server."""
     body = _said(
         user=user,
         role=role,
@@ -520,7 +517,7 @@ def create_token(
         name=name,
         expires_at=expires_at,
     )
-    return _typed(NewTokenAnswer, "create_token", body=body)
+    return _typed(NewTokenAnswer, "create_token", body=body, key=key)
 
 
 def tokens(*, user: str | None = None, state: str | None = None) -> PagedListing[TokenList]:

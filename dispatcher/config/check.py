@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,8 @@ from longshore.drivers.errors import ConfigError
 from longshore.pool.remote.ssh_keys import check_private_key
 
 LOOPBACK_DRIVER = "loopback"
+_ON_THIS_MACHINE = frozenset({LOOPBACK_DRIVER, "simulated"})
+"""The drivers whose instances are this machine."""
 KEY_NAME = "ssh_key"
 KEY_FILE_NAME = "secret_keys"
 
@@ -66,10 +70,18 @@ def split_listen(listen: str) -> tuple[str, int]:
     return (host[1:-1] if bracketed else host), int(port)
 
 
+_ANOTHER_USER = "name an unprivileged user, or say engine.name: podman"
+
+
 def auth_mode(config: Config) -> AuthMode:
-    """Return whether callers must say who they are: as configured, else by where it listens."""
+    """Return whether callers must say who they are: as configured, else by who can reach it.
+
+    Whoever comes by a proxy comes from its address, which is mostly a loopback one.
+    """
     if config.auth.mode is not None:
         return config.auth.mode
+    if config.tls.terminated_elsewhere:
+        return AuthMode.REQUIRED
     try:
         host, _ = split_listen(config.listen)
     except ValueError:
@@ -84,20 +96,32 @@ def _check_auth(config: Config, problems: Problems) -> None:
         host, _ = split_listen(config.listen)
     except ValueError:
         return
+    _check_open(config, host, problems)
     if not is_loopback(host):
         _check_away(config, problems)
     if auth_mode(config) is AuthMode.REQUIRED:
         _check_required(config, problems)
 
 
-def _check_away(config: Config, problems: Problems) -> None:
-    tls = config.tls
-    if config.auth.mode is AuthMode.OPEN:
+def _check_open(config: Config, host: str, problems: Problems) -> None:
+    if config.auth.mode is not AuthMode.OPEN:
+        return
+    if not is_loopback(host):
         problems.add(
             "auth.mode",
             f"cannot be open where listen is {config.listen}: everybody who reaches it would be an"
             " admin; leave it out, or listen on a loopback address such as 127.0.0.1:8420",
         )
+    elif config.tls.terminated_elsewhere:
+        problems.add(
+            "auth.mode",
+            "cannot be open where tls.terminated_elsewhere is true: everybody whom the proxy lets"
+            " through would be an admin; leave it out, or set auth.mode: required",
+        )
+
+
+def _check_away(config: Config, problems: Problems) -> None:
+    tls = config.tls
     if not tls.certificate and not tls.terminated_elsewhere:
         problems.add(
             "tls",
@@ -110,14 +134,34 @@ def _check_away(config: Config, problems: Problems) -> None:
 def _check_required(config: Config, problems: Problems) -> None:
     if why := path_problem(config.data_dir):
         problems.add("data_dir", f"{why}; the first token is made over it")
-    bare = config.engine.name in (EngineName.AUTO, EngineName.PROCESS)
-    if bare and not config.engine.run_as:
+    if config.engine.name not in (EngineName.AUTO, EngineName.PROCESS):
+        return
+    if not config.engine.run_as:
         problems.add(
             "engine.run_as",
             "is needed where callers say who they are: every container without an image would run"
-            " as the runner's own user, who can read what is everybody's; name an unprivileged"
-            " user, or say engine.name: podman",
+            f" as the runner's own user, who can read what is everybody's; {_ANOTHER_USER}",
         )
+    elif why := privilege_of(config, os.geteuid()):
+        problems.add("engine.run_as", f"is {config.engine.run_as}, {why}; {_ANOTHER_USER}")
+
+
+def privilege_of(config: Config, own_uid: int) -> str:
+    """Return what containers without an image could do as `engine.run_as`, "" for nothing much.
+
+    `own_uid` is the server's. Users of instances elsewhere are known by name alone.
+    """
+    run_as = config.engine.run_as
+    if config.driver.name in _ON_THIS_MACHINE:
+        try:
+            uid = pwd.getpwnam(run_as).pw_uid
+        except KeyError:
+            return ""  # nothing is started as a user that there is not
+        if uid in (0, own_uid):
+            return "who is an admin by the Unix socket in data_dir, as every container would be"
+    elif run_as in ("root", config.ssh.user):
+        return "the runner's own user, who can read what is everybody's on an instance"
+    return ""
 
 
 def _check_tls(config: Config, problems: Problems) -> None:

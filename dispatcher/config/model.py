@@ -201,7 +201,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class AuthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is let in, and how often each caller may ask."""
 
-    #: None is open on a loopback address, and required on every other.
+    #: None is open on a loopback address without a proxy (`tls`), and required else.
     mode: AuthMode | None = None
     #: What each caller that is not of this machine may ask on average, and at once.
     requests_per_s: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] = 100.0

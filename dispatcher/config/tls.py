@@ -11,6 +11,9 @@ from cryptography.x509 import load_pem_x509_certificates
 from longshore.dispatcher.config.model import TlsConfig
 from longshore.drivers.errors import ConfigError
 
+Stamps = tuple[tuple[int, int, int], ...]
+"""Inode, size in bytes and time of change in ns of each file."""
+
 
 def server_context(tls: TlsConfig) -> tuple[ssl.SSLContext, float | None]:
     """Return what a server with this certificate needs: TLS 1.2 or later; and when that expires.
@@ -70,9 +73,12 @@ def _load(context: ssl.SSLContext, tls: TlsConfig, *, told: TlsConfig) -> None:
         raise ConfigError([("tls.certificate", said)]) from error
 
 
-def stamps(tls: TlsConfig) -> tuple[tuple[int, int, int], ...]:
-    """Return what tells whether the files are others than before; raises `OSError`."""
-    found = [Path(each).stat() for each in (tls.certificate, tls.private_key)]
+def stamps(tls: TlsConfig) -> Stamps:
+    """Return what tells whether the files are others than before, () where one cannot be found."""
+    try:
+        found = [Path(each).stat() for each in (tls.certificate, tls.private_key)]
+    except OSError:
+        return ()
     return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
 
 

@@ -114,8 +114,8 @@ def _locked(names: Sequence[str], variables: Sequence[str], project: str) -> str
         again.append("submit this container again")
     return (
         f"the key to {' and '.join(values)} is missing: an admin has to put back the key file"
-        " (secret_keys in the data directory, or secrets.key_file) and start the server again; if"
-        " that file is lost, make a new key (longshore secret rotate-keys), and then"
+        " (secret_keys in the data directory, or secrets.key_file); if that file is lost,"
+        " make a new key (longshore secret rotate-keys), and then"
         f" {' and '.join(again)}"
     )
 

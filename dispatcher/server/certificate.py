@@ -11,7 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from longshore.dispatcher.config.model import TlsConfig
-from longshore.dispatcher.config.tls import load_certificate, server_context, stamps
+from longshore.dispatcher.config.tls import Stamps, load_certificate, server_context, stamps
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.drivers.errors import ConfigError
 
@@ -31,7 +31,8 @@ class Certificate:
     def __init__(self, tls: TlsConfig, *, now: Callable[[], float]) -> None:
         self._tls = tls
         self._now = now
-        self._seen = stamps(tls)
+        # From before the files are read, so that no change since is missed.
+        self._seen: Stamps = stamps(tls)
         self._unusable = ""
         #: For those who listen.
         self.context, self._expires_at = server_context(tls)
@@ -45,18 +46,19 @@ class Certificate:
     async def keep_current(self, *, look_each_s: float = LOOK_EACH_S) -> None:
         """Have new connections get the certificate that the files hold, until it is cancelled.
 
-        Files that do not go together, as between the writing of one and of the other, change
-        nothing: what was read last is good until then, and the log says so, once for each that is
-        written.
+        Files that are not there or do not go together, as between the writing of one and of the
+        other, change nothing: what was read last is good until then, and the log says so, once for
+        each that is written.
         """
         told = ""
         while True:
             await asyncio.sleep(look_each_s)
-            now: tuple[tuple[int, int, int], ...] = ()
+            now = await asyncio.to_thread(stamps, self._tls)
+            if now and now == self._seen:
+                told = self._unusable = ""
+                continue
             try:
-                now = await asyncio.to_thread(stamps, self._tls)
-                if now != self._seen:
-                    await self._read_again()
+                await self._read_again()
             except (OSError, ConfigError) as error:
                 if told != f"{now} {error}":
                     what = "the certificate was not read again; the one before is used"

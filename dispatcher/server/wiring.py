@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import structlog
@@ -52,7 +51,7 @@ from longshore.dispatcher.service.events import (
     log_restored,
     publish_event,
 )
-from longshore.dispatcher.service.health import HealthService, Watched
+from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
@@ -130,9 +129,8 @@ class Server:
         self._clock = SteadyClock()
         self._stack = contextlib.AsyncExitStack()
         self._engine_task: asyncio.Task[None] | None = None
-        self._periodic_task: asyncio.Task[None] | None = None
-        self._health_task: asyncio.Task[None] | None = None
-        self._entry_tasks: list[asyncio.Task[None]] = []
+        #: What else runs for ever.
+        self._lasting: list[asyncio.Task[None]] = []
         #: Where it serves.
         self.url = ""
         #: After `stop`, whether a driver call has not ended, so that its thread would keep the
@@ -215,7 +213,7 @@ class Server:
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types, entry=entry, inside=inside)
-        self._run(stack, runtime, periodic, services.health)
+        self._run(stack, runtime, periodic, services)
         stack.callback(watchers.notify_all)
         stack.callback(broker.close)
 
@@ -246,13 +244,12 @@ class Server:
         stack: contextlib.AsyncExitStack,
         runtime: Runtime,
         periodic: PeriodicJobs,
-        health: HealthService,
+        services: Services,
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
-        self._periodic_task = asyncio.create_task(periodic.run(), name="periodic jobs")
-        self._health_task = asyncio.create_task(health.watch(), name="health")
-        for task in (self._periodic_task, self._health_task):
-            stack.push_async_callback(_ended, task)
+        self._begin(stack, periodic.run(), name="periodic jobs")
+        self._begin(stack, services.health.watch(), name="health")
+        self._begin(stack, services.secrets.follow_key_file(), name="key file")
         log.info(
             "serving",
             url=self.url,
@@ -460,18 +457,19 @@ class Server:
         certificate, issuer = None, None
         if tls.certificate:
             certificate = Certificate(tls, now=now)
-            self._keep(stack, certificate.keep_current(), name="certificate")
+            self._begin(stack, certificate.keep_current(), name="certificate")
         if terms.url:
             issuer = Issuer(terms, now=now, clock=time.monotonic)
             stack.push_async_callback(issuer.close)
-            self._keep(stack, issuer.keep_fresh(), name="issuer")
+            self._begin(stack, issuer.keep_fresh(), name="issuer")
         return _Entry(certificate=certificate, issuer=issuer)
 
-    def _keep(
-        self, stack: contextlib.AsyncExitStack, what: Coroutine[Any, Any, None], *, name: str
+    def _begin(
+        self, stack: contextlib.AsyncExitStack, work: Coroutine[None, None, None], *, name: str
     ) -> None:
-        task = asyncio.create_task(what, name=name)
-        self._entry_tasks.append(task)
+        """Begin what runs until the stack is closed; `wait_failed` tells if it ends before."""
+        task = asyncio.create_task(work, name=name)
+        self._lasting.append(task)
         stack.push_async_callback(_ended, task)
 
     def _close_store(self, store: Store) -> None:
@@ -490,8 +488,7 @@ class Server:
 
     async def wait_failed(self) -> None:
         """Return, or raise what went wrong, when what runs for ever has ended of itself."""
-        began = (self._engine_task, self._periodic_task, self._health_task)
-        tasks = [*(task for task in began if task is not None), *self._entry_tasks]
+        tasks = [*self._lasting, *([self._engine_task] if self._engine_task is not None else [])]
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()

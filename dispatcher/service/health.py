@@ -166,9 +166,8 @@ def missing_key(key_file: str, locked: AbstractSet[tuple[str, str]], waiting: Se
         who = "1 container waits" if len(waiting) == 1 else f"{len(waiting)} containers wait"
         told += f", and {who} for it ({_some(waiting)})"
     return (
-        f"{told}: put back the key file {key_file} and start the server again; if it is lost for"
-        " good, run 'longshore secret rotate-keys', set these secrets again, and cancel who waits"
-        " on"
+        f"{told}: put back the key file {key_file}; if it is lost for good, run 'longshore secret"
+        " rotate-keys', set these secrets again, and cancel who waits on"
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import structlog
 from cryptography.fernet import Fernet
 
 from longshore.dispatcher.domain.cursors import slice_of
@@ -28,6 +29,11 @@ from longshore.dispatcher.service.contracts import Conflict, Forbidden, NotFound
 from longshore.dispatcher.store.secret_box import SecretLocked, place_of_secret
 from longshore.dispatcher.store.vault import Vault
 from longshore.drivers.errors import ConfigError
+
+LOOK_EACH_S = 2.0
+"""How often a key file that is missed is looked for."""
+
+log = structlog.get_logger(__name__)
 
 _TURN_PATIENCE_S = 5.0
 _AFTER = "secrets"
@@ -130,9 +136,10 @@ class SecretService:
     async def rotate(self, *, caller: Principal) -> int:
         """Encrypt all anew with a new key, and forget the old ones; return how many secrets.
 
+        What the key file has is used as well as what is in use, since it may have been put back.
         Interrupted at any step it leaves all readable; called again it does what is left. What
-        cannot be opened stays as it is. Raises `Forbidden` for who is no admin, `Conflict` for a
-        key file that cannot be written, `Unavailable`.
+        cannot be opened stays as it is, and then no old key is forgotten. Raises `Forbidden` for
+        who is no admin, `Conflict` for a key file that cannot be written, `Unavailable`.
         """
         if not caller.is_admin:
             raise Forbidden("New keys are an admin's to make: ask one.")
@@ -141,15 +148,16 @@ class SecretService:
 
     async def _rotate(self, new_key: bytes) -> int:
         vault = self._vault
-        try:
-            kept = await asyncio.to_thread(vault.key_file.read)
-            await asyncio.to_thread(vault.key_file.write, (new_key, *kept))
-        except ConfigError as error:
-            raise Conflict(f"no new key was made: {error}") from error
 
-        async def make() -> _Made[int]:
+        async def make() -> _Made[tuple[int, bool]]:
+            # In the turn, since a rotation whose caller gave up may have been committed meanwhile.
+            try:
+                whole = vault.box.with_keys(await asyncio.to_thread(vault.key_file.read))
+                await asyncio.to_thread(vault.key_file.write, (new_key, *whole.keys))
+            except ConfigError as error:
+                raise Conflict(f"no new key was made: {error}") from error
             stored, now = vault.secrets, self._now()
-            box, anew = await asyncio.to_thread(vault.box.rotated, new_key, stored.values(), now)
+            box, anew = await asyncio.to_thread(whole.rotated, new_key, stored.values(), now)
 
             def take_over() -> None:
                 vault.box = box
@@ -157,9 +165,12 @@ class SecretService:
                     vault.put(each)
 
             change = SaveSecrets(secrets=anew.secrets, data_keys=anew.data_keys)
-            return _Made(change=change, take_over=take_over, result=len(anew.secrets))
+            result = (len(anew.secrets), whole.has_closed)
+            return _Made(change=change, take_over=take_over, result=result)
 
-        number = await self._in_turn(make)
+        number, some_stayed_closed = await self._in_turn(make)
+        if some_stayed_closed:
+            return number
         try:
             await asyncio.to_thread(vault.key_file.write, (new_key,))
         except ConfigError as error:
@@ -168,6 +179,44 @@ class SecretService:
                 " again"
             ) from error
         return number
+
+    async def follow_key_file(self, *, look_each_s: float = LOOK_EACH_S) -> None:
+        """Take in the keys of a file that was put back, until it is cancelled.
+
+        A file that cannot be used changes nothing, and the log says so, once for each reason.
+        """
+        told = ""
+        while True:
+            await asyncio.sleep(look_each_s)
+            try:
+                await self._look_for_keys()
+            except ConfigError as error:
+                if told != str(error):
+                    log.warning("secrets stay closed", why=str(error))
+                told = str(error)
+            else:
+                told = ""
+
+    async def _look_for_keys(self) -> None:
+        """Open what the key file opens now and no key in use does, and tell the engine.
+
+        The file gets the keys in use that it lacks: it is an old copy where there was a rotation
+        without it. Raises `ConfigError` for a file that cannot be used.
+        """
+        vault = self._vault
+        if not vault.box.has_closed:
+            return
+        async with self._rotating, self._turn:
+            found = await asyncio.to_thread(vault.key_file.read)
+            box = vault.box.with_keys(found)
+            if box.key_ids == vault.box.key_ids:
+                return
+            if not set(box.keys) <= set(found):
+                await asyncio.to_thread(vault.key_file.write, box.keys)
+            vault.box = box
+            known = vault.known()
+            self._runtime.post_committed(SecretsChanged(known=known))
+        log.info("the key file was put back", secrets_closed=len(known.locked))
 
     def is_readable(self, secret: StoredSecret) -> bool:
         """Return whether a secret can be decrypted: its key is there."""
@@ -219,7 +268,7 @@ class SecretService:
 
 _NO_KEY = (
     "no key to encrypt secrets with can be opened: an admin has to put back the key file"
-    " (secrets.key_file) and start the server again; if it is lost for good,"
+    " (secrets.key_file); if it is lost for good,"
     " 'longshore secret rotate-keys' makes a new one, and every secret is to be set again"
 )
 

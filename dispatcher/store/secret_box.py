@@ -12,15 +12,18 @@ anew. Specifications of containers keep their ciphertext: its data key is encryp
 then. So no copy of a specification, in memory or on its way to the store, can be forgotten. It goes
 in three steps, each of which leaves all that is readable readable, whatever ends the process:
 
-1. The key file gets the new key, in front of the old ones.
-2. One transaction of the store has everything that is encrypted anew.
-3. The key file loses the old ones.
+1. The key file gets the new key, in front of those in use and those that it has: it may have been
+   lost, or put back, since the start.
+2. One transaction of the store has everything that is encrypted anew, with any of these.
+3. The key file loses the old ones, if they opened every data key. If one stayed closed, nobody
+   knows what is still needed, and the file loses nothing.
 
 Doubt: an old key with an old copy of the store still opens what that copy had, and the values of
 containers that were submitted before the rotation. Who has stolen both has read these already, or
 may: named secrets are to be set to new values then.
 
-A key that is missing makes no error at a start: what needs it stays closed (`SecretLocked`).
+A key that is missing makes no error at a start: what needs it stays closed (`SecretLocked`) until
+the key file is put back, which is looked for while anything is closed.
 """
 
 from __future__ import annotations
@@ -82,7 +85,16 @@ class KeyFile:
         return tuple(lines)
 
     def write(self, keys: Sequence[bytes]) -> None:
-        """Replace the keys, at once and durably; raises `ConfigError` where that cannot be."""
+        """Replace the keys, at once and durably.
+
+        Raises `ConfigError` where that cannot be, and for more keys than `read` takes: the operator
+        has to remove the oldest lines then.
+        """
+        if len(keys) > _KEYS_MOST:
+            raise self._problem(
+                f"would have {len(keys)} keys, and {_KEYS_MOST} are the most: keep a copy of it,"
+                " and remove the last lines"
+            )
         staged = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         try:
             descriptor = os.open(
@@ -122,7 +134,8 @@ class SecretBox:
 
     def __init__(self, keys: Sequence[bytes], data_keys: Iterable[DataKey]) -> None:
         """Take the operator's `keys`, the newest first, and every data key of the store."""
-        self._keys = tuple(keys)
+        #: The operator's keys, the newest first.
+        self.keys = tuple(keys)
         self._outer = MultiFernet([Fernet(key) for key in keys]) if keys else None
         #: Every data key, the oldest first.
         self.data_keys = tuple(sorted(data_keys, key=lambda each: (each.created_at, each.id)))
@@ -139,6 +152,11 @@ class SecretBox:
     def is_opened_by(self, keys: Sequence[bytes]) -> bool:
         """Return whether all that can be opened now could be opened with these keys too."""
         return self.key_ids <= SecretBox(keys, self.data_keys).key_ids
+
+    @property
+    def has_closed(self) -> bool:
+        """Return whether the key to a data key is missing."""
+        return len(self._inner) < len(self.data_keys)
 
     def _opened(self, data_key: DataKey) -> bytes | None:
         if self._outer is None:
@@ -157,7 +175,11 @@ class SecretBox:
 
     def with_data_key(self, data_key: DataKey) -> SecretBox:
         """Return a box that has one more data key."""
-        return SecretBox(self._keys, (*self.data_keys, data_key))
+        return SecretBox(self.keys, (*self.data_keys, data_key))
+
+    def with_keys(self, keys: Iterable[bytes]) -> SecretBox:
+        """Return a box that has more of the operator's keys, older than those that it has."""
+        return SecretBox(tuple(dict.fromkeys((*self.keys, *keys))), self.data_keys)
 
     def seal(self, value: str, *, place: str) -> str:
         """Return a value encrypted for a place, with the newest data key that can be opened.

@@ -145,7 +145,7 @@ def open_vault(store: Store, path: Path, now: Callable[[], float]) -> Vault:
     vault = Vault(store, key_file, SecretBox(keys, data_keys), secrets)
     if missing := len(data_keys) - len(vault.box.key_ids):
         log.warning(
-            "secrets cannot be decrypted: put back the key file and start the server again",
+            "secrets cannot be decrypted: put back the key file",
             key_file=str(path),
             keys_missing=missing,
             secrets=len(vault.known().locked),

@@ -176,9 +176,7 @@ def test_with_the_key_lost_the_server_starts_and_what_needs_it_waits(
     assert [each["readable"] for each in server.call("GET", SECRETS)["items"]] == [False, False]
     with pytest.raises(ApiError, match="put back the key file"):
         put(server, "db", "x")
-    server.stop()
     (server.directory / "aside").rename(keys)
-    server.start()
     assert server.wait_final(held)["state"] == "succeeded"
     assert server.log(held).decode() == f"{PASSWORD}|{TOKEN}\n"
 

@@ -13,6 +13,8 @@ _WORTHLESS = (
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
 _HEALTH = "tests/unit/test_health_access.py::"
 _SERVER = "tests/e2e/test_access.py"
+_CERTIFICATE = "tests/unit/test_certificate.py"
+_CONFIG = "tests/unit/test_config.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
@@ -146,17 +148,93 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_renewed_certificate_is_not_seen",
         guard="The certificate is read again when its files change",
         file="dispatcher/server/certificate.py",
-        old="                if now != self._seen:",
-        new="                if not now:",
+        old="            if now and now == self._seen:",
+        new="            if now:",
         test=f"{_SERVER}::test_tls_and_a_certificate_that_is_renewed",
+    ),
+    EdgeDefect(
+        name="a_certificate_that_changes_at_the_start_is_not_seen",
+        guard="A change between the reading and the first look is seen",
+        file="dispatcher/server/certificate.py",
+        old='        told = ""\n        while',
+        new='        self._seen, told = stamps(self._tls), ""\n        while',
+        test=f"{_CERTIFICATE}::test_a_change_between_the_reading_and_the_first_look_is_read",
+    ),
+    EdgeDefect(
+        name="a_certificate_that_is_gone_ends_the_looking",
+        guard="Files that are gone for a while end nothing",
+        file="dispatcher/config/tls.py",
+        old="    except OSError:\n        return ()",
+        new="    except ChildProcessError:\n        return ()",
+        test=f"{_CERTIFICATE}"
+        "::test_files_that_are_gone_at_the_first_look_are_read_once_they_are_back",
+    ),
+    EdgeDefect(
+        name="nobody_notices_that_certificates_are_not_looked_at",
+        guard="What is to run for ever and has ended ends the server",
+        file="dispatcher/server/wiring.py",
+        old="        self._lasting.append(task)\n",
+        new="",
+        test=f"{_CERTIFICATE}::test_a_server_whose_certificate_is_looked_at_no_more_says_so",
     ),
     EdgeDefect(
         name="open_mode_is_allowed_everywhere",
         guard="Beyond loopback nobody is an admin for having come",
         file="dispatcher/config/check.py",
-        old="    if config.auth.mode is AuthMode.OPEN:",
-        new="    if False:",
+        old="    if config.auth.mode is not AuthMode.OPEN:",
+        new="    if True:",
         test=f"{_SERVER}::test_the_server_refuses_what_would_let_in_too_many",
+    ),
+    EdgeDefect(
+        name="whoever_comes_by_a_proxy_is_an_admin",
+        guard="Behind a proxy callers say who they are",
+        file="dispatcher/config/check.py",
+        old="    if config.tls.terminated_elsewhere:\n        return AuthMode.REQUIRED\n",
+        new="",
+        test=f"{_CONFIG}::test_nobody_is_an_admin_for_coming_by_a_proxy[127.0.0.1:8420]",
+    ),
+    EdgeDefect(
+        name="open_mode_is_allowed_behind_a_proxy",
+        guard="Open mode is refused behind a proxy",
+        file="dispatcher/config/check.py",
+        old="    elif config.tls.terminated_elsewhere:",
+        new="    elif False:",
+        test=f"{_CONFIG}::test_nobody_is_an_admin_for_coming_by_a_proxy[[::1]:8420]",
+    ),
+    EdgeDefect(
+        name="containers_run_as_root",
+        guard="No container runs as a user who is an admin by the Unix socket",
+        file="dispatcher/config/check.py",
+        old="        if uid in (0, own_uid):",
+        new="        if uid == own_uid:",
+        test=f"{_CONFIG}::test_no_container_runs_as_a_user_who_is_an_admin"
+        "[loopback-root-daemon-an admin by the Unix socket]",
+    ),
+    EdgeDefect(
+        name="containers_run_as_the_server",
+        guard="Nor as the server's own user",
+        file="dispatcher/config/check.py",
+        old="        if uid in (0, own_uid):",
+        new="        if uid == 0:",
+        test=f"{_CONFIG}::test_no_container_runs_as_a_user_who_is_an_admin"
+        "[loopback-nobody-nobody-an admin by the Unix socket]",
+    ),
+    EdgeDefect(
+        name="containers_run_as_the_runner",
+        guard="Elsewhere none runs as the runner's own user",
+        file="dispatcher/config/check.py",
+        old='    elif run_as in ("root", config.ssh.user):',
+        new="    elif not run_as:",
+        test=f"{_CONFIG}::test_no_container_runs_as_a_user_who_is_an_admin"
+        "[ec2-ubuntu-nobody-the runner's own user]",
+    ),
+    EdgeDefect(
+        name="what_a_user_may_do_is_not_asked",
+        guard="A configuration with such a user is refused",
+        file="dispatcher/config/check.py",
+        old="    elif why := privilege_of(config, os.geteuid()):",
+        new='    elif why := "":',
+        test=f"{_CONFIG}::test_a_server_whose_containers_would_be_admins_is_refused",
     ),
     EdgeDefect(
         name="what_is_shown_and_no_good_is_passed_over",

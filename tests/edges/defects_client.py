@@ -292,4 +292,21 @@ CLIENT: Final[tuple[EdgeDefect, ...]] = (
         new="    if isinstance(cause, ssl.SSLError) and cause.reason in ():\n",
         test=f"{_SERVER}::test_the_command_line_names_the_right_scheme",
     ),
+    EdgeDefect(
+        name="a_token_is_made_twice",
+        guard="A token whose answer was lost is asked for again under the same key",
+        file="dispatcher/client/calls.py",
+        old='    return _typed(NewTokenAnswer, "create_token", body=body, key=key)',
+        new='    return _typed(NewTokenAnswer, "create_token", body=body, key=key[:0])',
+        test=f"{_SERVER}::test_a_token_is_made_once_however_often_it_is_asked_for[sync]",
+    ),
+    EdgeDefect(
+        name="nobody_is_told_what_to_do_with_a_lost_token",
+        guard="The command line says how to get rid of a token whose text was lost",
+        file="dispatcher/cli/commands/tokens.py",
+        old="if failure.status == 409 else None",
+        new="if failure.status == 410 else None",
+        test="tests/unit/test_cli_untrusted_input.py"
+        "::test_a_token_whose_answer_was_lost_is_asked_for_again_under_the_same_key",
+    ),
 )

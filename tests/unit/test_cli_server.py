@@ -337,3 +337,19 @@ def test_a_job_has_no_tree_to_cancel(server: CliServer, capsys: Capture) -> None
     del server
     assert main(["cancel", "--tree", "j-1"]) == 2
     assert "longshore cancel j-1" in capsys.readouterr().err
+
+
+def test_a_token_whose_text_was_lost_is_named_with_what_to_do(
+    server: CliServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["token", "create", "--user", "ann", "--project", "p", "--idempotency-key", "k"]
+    assert main([*words, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert server.do(lambda rig: rig.services.tokens.token(made["id"])).user == "ann"
+    assert f"the token {made['id']} was made, and the answer with its text was lost" in told.err
+    assert f"Revoke it with 'longshore token revoke {made['id']}', and make another" in told.err
+    assert main([*words, "--name", "another"]) == 1
+    assert "take a new key" in capsys.readouterr().err

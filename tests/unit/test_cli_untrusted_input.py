@@ -99,6 +99,17 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_under_the_same_key(
     assert len(keys) == 1
 
 
+def test_a_token_whose_answer_was_lost_is_asked_for_again_under_the_same_key(
+    stranger: type[Stranger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {"title": "Conflict", "detail": "this request made token t-0a before: revoke that one"}
+    stranger.behaviours += [hanging_up, answering(409, json.dumps(before).encode())]
+    assert main(["token", "create", "--user", "ann", "--project", "p"]) == 1
+    assert "longshore token revoke t-0a" in capsys.readouterr().err
+    assert len(stranger.seen) == 2
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in stranger.seen}) == 1
+
+
 IN_DOUBT = answering(
     503,
     json.dumps(

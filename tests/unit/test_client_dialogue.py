@@ -252,7 +252,7 @@ def test_who_waits_does_so_no_longer_than_asked() -> None:
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-@pytest.mark.parametrize("make", [calls.container, calls.containers, calls.create_token])
+@pytest.mark.parametrize("make", [calls.container, calls.containers, calls.token])
 def test_a_method_has_the_name_the_docstring_and_the_parameters_of_its_function(
     client: type[Any], make: Callable[..., Any]
 ) -> None:

@@ -242,3 +242,4 @@ def test_only_what_reads_or_plans_may_be_repeated_without_a_key() -> None:
     assert all(name in safe for name, each in ENDPOINTS.items() if each.method == "GET")
     keyed = {name for name, each in ENDPOINTS.items() if each.repeatable is Repeatable.KEYED}
     assert {ENDPOINTS[name].method for name in keyed} == {"POST"}
+    assert keyed == {"submit", "submit_job", "dispatch_job", "create_token"}

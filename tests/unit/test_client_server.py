@@ -95,6 +95,14 @@ def test_what_may_be_said_is_what_the_server_takes(
     assert fields.__optional_keys__ == taken - apart
 
 
+def test_a_token_is_made_once_however_often_it_is_asked_for(call: Caller) -> None:
+    wanted: dict[str, Any] = {"projects": ["p"], "idempotency_key": "k"}
+    made = call("create_token", "linus", **wanted)
+    with pytest.raises(ConflictError, match=f"made token {made.id} before.* revoke that one"):
+        call("create_token", "linus", **wanted)
+    assert [each.id for each in call("tokens", user="linus")].count(made.id) == 1
+
+
 Cases = dict[str, tuple[tuple[Any, ...], dict[str, Any], str]]
 
 

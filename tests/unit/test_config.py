@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from msgspec import inspect
 
+from longshore.dispatcher.config.check import auth_mode, privilege_of
 from longshore.dispatcher.config.loading import (
     Config,
     default_config,
@@ -23,7 +25,13 @@ from longshore.dispatcher.config.loading import (
     plain,
     scheduler_settings,
 )
-from longshore.dispatcher.config.model import DriverConfig, TypeConfig
+from longshore.dispatcher.config.model import (
+    AuthMode,
+    DriverConfig,
+    EngineConfig,
+    SshConfig,
+    TypeConfig,
+)
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import Resources
@@ -80,6 +88,12 @@ def small(**changes: object) -> dict[str, Any]:
             "auth.mode",
             "everybody who reaches it would be an admin",
         ),
+        (
+            {"tls": {"terminated_elsewhere": True}, "auth": {"mode": "open"}},
+            "auth.mode",
+            "everybody whom the proxy lets through would be an admin",
+        ),
+        ({"tls": {"terminated_elsewhere": True}}, "engine.run_as", "callers say who they are"),
         (
             {"auth": {"mode": "required"}, "data_dir": "/tmp/" + 100 * "a"},
             "data_dir",
@@ -142,6 +156,59 @@ def test_one_problem_is_named_with_its_path(
     named = [sentence for place, sentence in found if place == path]
     assert named, found
     assert what in named[0]
+
+
+@pytest.mark.parametrize(
+    ("driver", "run_as", "own", "told"),
+    [
+        ("loopback", "nobody", "daemon", ""),
+        ("loopback", "nobody", "nobody", "an admin by the Unix socket"),
+        ("loopback", "root", "daemon", "an admin by the Unix socket"),
+        ("loopback", "no-such-user", "daemon", ""),
+        ("simulated", "nobody", "nobody", "an admin by the Unix socket"),
+        ("ec2", "nobody", "nobody", ""),
+        ("ec2", "root", "nobody", "the runner's own user"),
+        ("ec2", "ubuntu", "nobody", "the runner's own user"),
+    ],
+)
+def test_no_container_runs_as_a_user_who_is_an_admin(
+    driver: str, run_as: str, own: str, told: str
+) -> None:
+    config = Config(
+        driver=DriverConfig(name=driver),
+        engine=EngineConfig(run_as=run_as),
+        ssh=SshConfig(user="ubuntu"),
+    )
+    said = privilege_of(config, pwd.getpwnam(own).pw_uid)
+    assert told in said
+    assert bool(told) == bool(said)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8420", "[::1]:8420", "0.0.0.0:8420"])
+def test_nobody_is_an_admin_for_coming_by_a_proxy(tmp_path: Path, listen: str) -> None:
+    config = {
+        "listen": listen,
+        "tls": {"terminated_elsewhere": True},
+        "engine": {"run_as": "nobody"},
+    }
+    assert auth_mode(load_config(write(tmp_path, config))) is AuthMode.REQUIRED
+    [(path, said)] = problems(tmp_path, {**config, "auth": {"mode": "open"}})
+    assert path == "auth.mode"
+    assert "would be an admin" in said
+
+
+def test_a_server_whose_containers_would_be_admins_is_refused(tmp_path: Path) -> None:
+    config = {"auth": {"mode": "required"}, "engine": {"run_as": "root"}}
+    for each in (config, {**SIMULATED, **config}):
+        [(path, said)] = problems(tmp_path, each)
+        assert path == "engine.run_as"
+        assert "is root, who is an admin by the Unix socket" in said
+        assert "name an unprivileged user, or say engine.name: podman" in said
+
+
+def test_the_servers_own_user_is_not_asked_about_where_images_are_needed(tmp_path: Path) -> None:
+    config = {"auth": {"mode": "required"}, "engine": {"name": "podman", "run_as": "root"}}
+    assert load_config(write(tmp_path, config)).engine.run_as == "root"
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

@@ -77,6 +77,14 @@ def test_a_line_that_is_no_key_is_told_without_it(tmp_path: Path) -> None:
     assert "almost" not in str(caught.value)
 
 
+def test_no_more_keys_are_written_than_are_read(tmp_path: Path) -> None:
+    file, keys = KeyFile(tmp_path / "keys"), [Fernet.generate_key() for _ in range(101)]
+    file.write(keys[:100])
+    with pytest.raises(ConfigError, match="remove the last lines"):
+        file.write(keys)
+    assert file.read() == tuple(keys[:100])
+
+
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         KeyFile(tmp_path / "none" / "keys").write((Fernet.generate_key(),))

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 
 from longshore.dispatcher.domain.principals import Door, Principal, Role
-from longshore.dispatcher.domain.secrets import SECRETS_PER_CONTAINER_MOST, StoredSecret
-from longshore.dispatcher.service.contracts import Conflict, Forbidden, NotFound
+from longshore.dispatcher.domain.secrets import (
+    SECRETS_PER_CONTAINER_MOST,
+    StoredSecret,
+    data_key_of,
+)
+from longshore.dispatcher.service.contracts import Conflict, Forbidden, NotFound, Unavailable
 from longshore.dispatcher.service.secrets import SecretService
-from longshore.dispatcher.store.secret_box import place_of_secret
+from longshore.dispatcher.service.tokens import NewToken
+from longshore.dispatcher.store.secret_box import SecretBox, place_of_secret
+from longshore.dispatcher.store.store import Store
 from longshore.pool.model import SecretKind, SecretOrder, SecretUse
 from tests.api_server import Client, connected
 from tests.rigs.services import services_over, store_in, waiting_rig
+from tests.store_values import url_in
 
 SECRETS = "/v1/projects/default/secrets"
 VALUE = "hunter2-or-so"
@@ -220,6 +230,35 @@ async def test_a_repeated_request_is_known_by_all_but_its_secret_values() -> Non
         assert (await client.post("/v1/containers", body("one", "q"), **key))[0] == 422
 
 
+@pytest.mark.parametrize("project", ["default", "vision"])
+@pytest.mark.parametrize("shape", ["one", "list", "job"])
+async def test_no_hash_of_a_secret_value_is_kept_whatever_it_is_in(
+    project: str, shape: str
+) -> None:
+    def body(value: str) -> Any:
+        one = {"command": ["true"], "env": {"A": {"secret": value}, "B": "plain"}}
+        return {"one": one, "list": [one, one], "job": {"tasks": [one]}}[shape]
+
+    path = "/v1/jobs" if shape == "job" else "/v1/containers"
+    async with connected() as client:
+        wanted = NewToken(
+            name="",
+            user="u",
+            role=Role.USER,
+            projects=(project,),
+            default_project=project,
+            expires_at=None,
+        )
+        _, text = await client.rig.services.tokens.create(wanted, caller=who(Role.ADMIN))
+        headers = {"Idempotency-Key": "k", "Authorization": f"Bearer {text}"}
+        made = []
+        for value in ("one", "two"):
+            status, answer = await client.post(path, body(value), **headers)
+            assert status == 201, answer
+            made.append([each["id"] for each in answer.get("items", [answer])])
+        assert made[0] == made[1]
+
+
 async def test_what_lacks_its_secret_says_so_and_is_let_go() -> None:
     async with connected() as client:
         await put(client, "db")
@@ -254,6 +293,78 @@ async def test_keys_are_rotated_and_all_is_still_given() -> None:
         assert (values.env, values.files) == ((("B", VALUE),), (("f", VALUE),))
 
 
+def opened_again(client: Client) -> dict[str, str]:
+    """Return what of its secrets a server can read that starts now."""
+    vault, kept = client.rig.vault, client.rig.store.secrets()
+    box = SecretBox(vault.key_file.read(), kept.data_keys)
+    return {
+        each.name: box.open(each.ciphertext, place=place_of_secret(each.project, each.name))
+        for each in kept.secrets
+        if data_key_of(each.ciphertext) in box.key_ids
+    }
+
+
+async def test_a_rotation_uses_a_key_file_that_was_put_back() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        vault = client.rig.vault
+        before = vault.key_file.read()
+        vault.box = SecretBox((), vault.box.data_keys)  # as after a start without the file
+        assert await client.post("/v1/secret-keys/rotate", {}) == (200, {"secrets": 1})
+        assert len(vault.key_file.read()) == 1
+        assert vault.key_file.read() != before
+        assert not vault.box.has_closed
+        assert opened_again(client) == {"db": VALUE}
+
+
+async def test_a_rotation_drops_no_key_while_anything_stays_closed() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        vault = client.rig.vault
+        lost, another = vault.key_file.read(), Fernet.generate_key()
+        vault.key_file.write((another,))
+        vault.box = SecretBox((another,), vault.box.data_keys)
+        assert await client.post("/v1/secret-keys/rotate", {}) == (200, {"secrets": 0})
+        new, *old = vault.key_file.read()
+        assert old == [another]
+        await put(client, "cert")
+        vault.key_file.write((new, *lost))
+        assert opened_again(client) == {"db": VALUE, "cert": VALUE}
+        assert await client.post("/v1/secret-keys/rotate", {}) == (200, {"secrets": 2})
+        assert len(vault.key_file.read()) == 1, "all was opened, so that none is needed any more"
+
+
+async def test_a_rotation_that_fails_keeps_the_keys_in_use_though_their_file_was_lost() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        client.rig.vault.key_file.path.unlink()
+        client.rig.store.close()
+        with pytest.raises(Unavailable):
+            await client.rig.services.secrets.rotate(caller=who(Role.ADMIN))
+        client.rig.store = Store.open(url_in(client.rig.directory))
+        assert opened_again(client) == {"db": VALUE}
+
+
+async def test_a_rotation_whose_caller_gave_up_is_seen_by_the_next() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        rig, admin = client.rig, who(Role.ADMIN)
+        with closing(sqlite3.connect(url_in(rig.directory).removeprefix("sqlite:///"))) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that nothing is committed
+            given_up = asyncio.create_task(rig.services.secrets.rotate(caller=admin))
+            async with asyncio.timeout(10):
+                while not rig.store.pending:  # noqa: ASYNC110 - it is its thread that tells
+                    await asyncio.sleep(0.01)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            again = asyncio.create_task(rig.services.secrets.rotate(caller=admin))
+            await asyncio.sleep(0)  # by then it waits for the turn of the first
+            other.rollback()
+        assert await again == 1
+        assert len(rig.vault.key_file.read()) == 1
+        assert opened_again(client) == {"db": VALUE}
+
+
 async def test_rotations_at_the_same_time_leave_the_key_that_is_in_use() -> None:
     async with connected() as client:
         await put(client, "db")
@@ -270,6 +381,59 @@ async def test_rotations_at_the_same_time_leave_the_key_that_is_in_use() -> None
             for each in kept.secrets
         }
         assert opened == {VALUE}
+
+
+@asynccontextmanager
+async def following(client: Client) -> AsyncIterator[None]:
+    """Have the server look for its key file."""
+    secrets = client.rig.services.secrets
+    task = asyncio.create_task(secrets.follow_key_file(look_each_s=0.01))
+    yield
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_key_file_that_is_put_back_is_taken_in_while_the_server_runs() -> None:
+    async with connected() as client:
+        await put(client, "db")
+        vault = client.rig.vault
+        old = vault.key_file.read()
+        vault.key_file.path.unlink()
+        vault.box = SecretBox((), vault.box.data_keys)
+        await client.post("/v1/secret-keys/rotate", {})
+        new = vault.key_file.read()
+        await put(client, "cert")
+        _, made = await submit(client, secrets=[{"name": "db", "env": "A"}])
+        await client.rig.settled()
+        path = f"/v1/containers/{made['id']}"
+        assert (await client.call("GET", path))[1]["waiting_for"]["code"] == "secrets"
+        async with following(client):
+            vault.key_file.write(old)
+            async with asyncio.timeout(10):
+                while vault.box.has_closed:  # noqa: ASYNC110 - it is a value
+                    await asyncio.sleep(0.01)
+        await client.rig.settled()
+        assert (await client.call("GET", path))[1]["waiting_for"]["code"] != "secrets"
+        assert vault.key_file.read() == (*new, *old)
+        assert opened_again(client) == {"db": VALUE, "cert": VALUE}
+
+
+async def test_a_key_file_that_cannot_be_used_ends_no_looking(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with connected() as client:
+        vault = client.rig.vault
+        vault.box = SecretBox((), vault.box.data_keys)
+        vault.key_file.path.chmod(0o644)
+        told = ""
+        async with following(client), asyncio.timeout(10):
+            while "chmod 600" not in told:
+                await asyncio.sleep(0.01)
+                told += capsys.readouterr().out
+            vault.key_file.path.chmod(0o600)
+            while vault.box.has_closed:  # noqa: ASYNC110 - it is a value
+                await asyncio.sleep(0.01)
 
 
 async def test_without_a_key_nothing_is_set_and_nothing_taken_in_the_clear() -> None:

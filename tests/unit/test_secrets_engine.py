@@ -78,8 +78,8 @@ def test_a_reason_names_the_secret_the_project_and_the_command_that_mends_it() -
     assert lost is not None
     assert lost.topic == "locked"
     assert lost.message.endswith(
-        "put back the key file (secret_keys in the data directory, or secrets.key_file) and start"
-        " the server again; if that file is lost, make a new key (longshore secret rotate-keys),"
+        "put back the key file (secret_keys in the data directory, or secrets.key_file); if"
+        " that file is lost, make a new key (longshore secret rotate-keys),"
         f" and then set it again (longshore secret set db --project {PROJECT}) and submit this"
         " container again"
     )

@@ -134,12 +134,13 @@ def fingerprint(value: Any) -> str:
 
 
 def _without_secret_values(value: Any) -> Any:
+    """Return `value` with a mark for each secret value, whatever it is wrapped in."""
     match value:
         case {"env": dict() as env, **rest}:
             shown = {k: {"secret": True} if isinstance(v, dict) else v for k, v in env.items()}
             return {**_without_secret_values(rest), "env": shown}
-        case {"tasks": list() as tasks, **rest}:
-            return {**rest, "tasks": [_without_secret_values(each) for each in tasks]}
+        case dict():
+            return {name: _without_secret_values(each) for name, each in value.items()}
         case list():
             return [_without_secret_values(each) for each in value]
         case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from longshore.dispatcher.api.schemas.tokens import (
@@ -14,10 +16,17 @@ from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.durations import MomentParam
+from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.ids import token_path
-from longshore.dispatcher.cli.options import PlainGroup, json_option, server_command
+from longshore.dispatcher.cli.options import (
+    PlainGroup,
+    idempotency_option,
+    json_option,
+    server_command,
+)
 
 _ROLES = ("user", "lead", "admin", "metrics")
+_TOKEN_ID = re.compile(r"\bt-[0-9a-f]+\b")
 
 
 @click.group(cls=PlainGroup)
@@ -50,6 +59,7 @@ def token() -> None:
     type=MomentParam(),
     help="Until when it is good, as +90d or 2027-01-31T12:00:00Z.  [default: until it is revoked]",
 )
+@idempotency_option
 @json_option
 @server_command
 def create(
@@ -61,6 +71,7 @@ def create(
     default_project: str,
     name: str,
     expires: str | None,
+    idempotency_key: str,
     as_json: bool,
 ) -> None:
     """Make a token, and write it to stdout: it is told this once.
@@ -75,7 +86,10 @@ def create(
         "name": name,
         "expires_at": expires,
     }
-    document = client.send("POST", "/v1/tokens", body)
+    try:
+        document = client.send("POST", "/v1/tokens", body, idempotency_key=idempotency_key)
+    except CommandFailure as failure:
+        raise _with_way_out(failure) from failure
     made = read(document, NewTokenAnswer)
     if as_json:
         output.print_json(document)
@@ -83,6 +97,18 @@ def create(
     until = f", good until {made.expires_at}" if made.expires_at else ""
     output.say(f"{made.id}: {made.role} {made.user}{_in_projects(made)}{until}")
     click.echo(made.token)
+
+
+def _with_way_out(failure: CommandFailure) -> CommandFailure:
+    """Return what a person is told where a token was made whose text nobody was told."""
+    lost = _TOKEN_ID.search(failure.sentence) if failure.status == 409 else None
+    if lost is None:
+        return failure
+    return CommandFailure(
+        f"the token {lost[0]} was made, and the answer with its text was lost",
+        remedy=f"Revoke it with 'longshore token revoke {lost[0]}', and make another",
+        status=failure.status,
+    )
 
 
 @token.command("list")
