@@ -71,7 +71,7 @@ async def test_a_missing_key_is_told_with_what_needs_it_until_nothing_does() -> 
         _, made = await client.post("/v1/containers", {"command": ["true"], "secrets": uses})
         assert of_secrets(health) == ""
         # As after a start without the key file.
-        Path(vault.key_file.path).unlink()
+        await asyncio.to_thread(Path(vault.key_file.path).unlink)
         vault.box = SecretBox((), vault.box.data_keys)
         said = of_secrets(health)
         assert said.startswith("the key to the secret (db of project default) is missing")
