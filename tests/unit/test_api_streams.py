@@ -113,15 +113,24 @@ async def test_the_end_of_an_attempt_comes_before_the_next(
 ) -> None:
     rig = await running(client)
     rig.push_log("c-00000001", b"one ")
-    looks = asyncio.Event()
+    has_all, looks = asyncio.Event(), asyncio.Event()
+    read_before = rig.services.logs.read
 
     async def wait(_container_id: str, *, timeout_s: float) -> None:
         del timeout_s
         await looks.wait()
 
+    async def read(container_id: str, **which: Any) -> tuple[bytes, bool]:
+        data, complete = await read_before(container_id, **which)
+        if not data:
+            has_all.set()
+        return data, complete
+
     monkeypatch.setattr(rig.services.logs, "wait", wait)
+    monkeypatch.setattr(rig.services.logs, "read", read)
     async with client.session.get(f"{client.url}{ONE}/logs?follow=1") as response:
         assert await response.content.readexactly(4) == b"one "
+        await has_all.wait()
         # All of it between two looks of who follows.
         rig.push_log("c-00000001", b"its end ")
         await rig.lose("c-00000001")
