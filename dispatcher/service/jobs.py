@@ -44,8 +44,8 @@ from longshore.dispatcher.service.dry_run_limiter import DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.dispatcher.service.governing import (
     expect_allowed_priority,
-    expect_allowed_run,
     govern_job,
+    govern_run,
 )
 from longshore.dispatcher.service.job_factory import (
     container_in,
@@ -175,8 +175,8 @@ class JobService:
         key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
         template = await self._own(job_id, caller)
         try:
-            expect_allowed_run(self._policies, template, caller)
-            return await self._dispatch(template, parameters, key)
+            allowed = govern_run(self._policies, template, caller)
+            return await self._dispatch(allowed, parameters, key)
         except (Unavailable, InvalidRequest, Conflict) as refusal:
             return await self._made_before(key, refusal)
 

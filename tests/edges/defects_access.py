@@ -11,6 +11,9 @@ _WORTHLESS = (
     "tests/unit/test_access_table.py::test_what_is_no_credential_is_answered_401_everywhere"
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
+_LEAD = (
+    "tests/unit/test_policies.py::test_a_lead_runs_the_template_of_an_admin_within_its_own_policies"
+)
 _SERVER = "tests/e2e/test_access.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
@@ -276,9 +279,28 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_policy_holds_for_no_dispatch",
         guard="Policies hold for what is dispatched",
         file="dispatcher/service/jobs.py",
-        old="            expect_allowed_run(self._policies, template, caller)\n",
-        new="",
+        old="            allowed = govern_run(self._policies, template, caller)",
+        new="            allowed = template",
         test=f"{_POLICY}[image]",
+    ),
+    EdgeDefect(
+        name="what_a_policy_fills_in_is_no_part_of_a_run",
+        guard="What a template leaves open is filled in for each run that is dispatched",
+        file="dispatcher/service/governing.py",
+        old="    return replace(template, tasks=tasks, priority=priority)",
+        new="    return template if tasks or priority else template",
+        test=(
+            "tests/unit/test_policies.py"
+            "::test_what_is_left_open_is_filled_in_by_each_way[instance_types]"
+        ),
+    ),
+    EdgeDefect(
+        name="a_run_is_dispatched_with_the_priority_of_its_template",
+        guard="The priority of a run is within the policies for who dispatches it",
+        file="dispatcher/service/governing.py",
+        old="    return replace(template, tasks=tasks, priority=priority)",
+        new="    return replace(template, tasks=tasks)",
+        test=_LEAD,
     ),
     EdgeDefect(
         name="a_policy_holds_for_no_priority_of_a_job",
