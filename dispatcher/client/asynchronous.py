@@ -109,9 +109,13 @@ class AsyncClient:
         answer = await self._transport.run(calls.submit_many(containers, _key(idempotency_key)))
         return [AsyncContainerHandle(self, each) for each in answer.items]
 
-    async def container(self, container_id: str) -> ContainerAnswer:
-        """Return one container as it is now."""
-        return await self._transport.run(calls.container(container_id))
+    async def container(self, container_id: str, *, tree: bool = False) -> ContainerAnswer:
+        """Return one container as it is now.
+
+        With `tree` it has `cost_of_tree_usd`, if it submitted any from inside; that takes the
+        longer, the more these are.
+        """
+        return await self._transport.run(calls.container(container_id, tree=tree))
 
     async def containers(
         self,

@@ -111,9 +111,13 @@ class Client:
         answer = self._transport.run(calls.submit_many(containers, _key(idempotency_key)))
         return [ContainerHandle(self, each) for each in answer.items]
 
-    def container(self, container_id: str) -> ContainerAnswer:
-        """Return one container as it is now."""
-        return self._transport.run(calls.container(container_id))
+    def container(self, container_id: str, *, tree: bool = False) -> ContainerAnswer:
+        """Return one container as it is now.
+
+        With `tree` it has `cost_of_tree_usd`, if it submitted any from inside; that takes the
+        longer, the more these are.
+        """
+        return self._transport.run(calls.container(container_id, tree=tree))
 
     def containers(
         self,

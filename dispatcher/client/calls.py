@@ -229,9 +229,10 @@ def _with_command(command: Sequence[str], fields: Mapping[str, object]) -> dict[
     return {"command": list(command), **fields} if command else dict(fields)
 
 
-def container(container_id: str) -> TypedCall[ContainerAnswer]:
-    """Return the call that shows one container."""
-    return _typed(ContainerAnswer, "container", container_id)
+def container(container_id: str, *, tree: bool) -> TypedCall[ContainerAnswer]:
+    """Return the call that shows one container, with `tree` also what all below it cost."""
+    query = [("tree", "true")] if tree else []
+    return _typed(ContainerAnswer, "container", container_id, query=query)
 
 
 def set_container_priority(container_id: str, priority: int) -> TypedCall[ContainerAnswer]:

@@ -254,7 +254,7 @@ class ContainerService:
             await self.cancel(container_id, caller=caller)
         asked: set[str] = set()
         while True:
-            below = await self._kinship.descendants(container_id)
+            below = await self._kinship.open_below(container_id)
             left = [each for each in (*below.jobs, *below.containers) if each not in asked]
             if not left:
                 return await self._stored(container_id)
@@ -278,8 +278,8 @@ class ContainerService:
 
     async def cost_of_tree_usd(self, container: Container) -> Decimal | None:
         """Return what a container and all below it cost so far, None where nothing is below it."""
-        below = await self._kinship.descendants(container.id)
-        return container.cost_usd + below.cost_usd if below.number else None
+        below = await self._kinship.cost_below_usd(container.id)
+        return None if below is None else container.cost_usd + below
 
     async def set_priority(
         self, container_id: str, priority: int, *, caller: Principal

@@ -69,6 +69,14 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_DOOR}test_a_key_is_its_containers_own",
     ),
     EdgeDefect(
+        name="who_waits_for_a_container_has_its_tree_added_up",
+        guard="What takes as long as a tree is large is done for who asks for it",
+        file="dispatcher/api/routes/containers.py",
+        old=" if with_tree else None\n",
+        new="\n",
+        test=f"{_DOOR}test_a_tree_is_cancelled_whole_and_told_what_it_costs",
+    ),
+    EdgeDefect(
         name="a_parent_that_is_cancelled_takes_children",
         guard="What is being cancelled submits nothing more",
         file="dispatcher/store/kinship.py",

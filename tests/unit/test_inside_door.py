@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec import UNSET
 
+from longshore.client import AsyncClient
 from longshore.dispatcher.api.inside import ContainerDoor
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
 from longshore.dispatcher.domain.audit import AuditFilter
@@ -264,9 +267,13 @@ async def test_a_tree_is_cancelled_whole_and_told_what_it_costs(inside: Inside) 
     bystander = await inside.made("/v1/containers", CONTAINER, inside=False)
     await inside.rig.pass_time(3600)
     await inside.rig.finish(child)
-    _, seen = await inside.outside("GET", f"/v1/containers/{inside.parent}")
+    _, seen = await inside.outside("GET", f"/v1/containers/{inside.parent}?tree=true")
     _, spent = await inside.outside("GET", f"/v1/containers/{child}")
+    assert "cost_of_tree_usd" not in spent
     assert 0 < seen["cost_of_tree_usd"] == spent["cost_usd"]
+    async with AsyncClient(inside.url, inside.token) as client:
+        told = [await client.container(inside.parent, tree=tree) for tree in (True, False)]
+    assert [each.cost_of_tree_usd for each in told] == [Decimal(str(spent["cost_usd"])), UNSET]
     path = f"/v1/containers/{inside.parent}/cancel"
     assert (await inside.outside("POST", path, {"tree": True}))[0] == 202
     await inside.rig.settled()
@@ -274,7 +281,8 @@ async def test_a_tree_is_cancelled_whole_and_told_what_it_costs(inside: Inside) 
         assert (await inside.outside("GET", f"/v1/containers/{each}"))[1]["cancel_requested"]
     assert (await inside.outside("GET", f"/v1/jobs/{job}"))[1]["cancel_requested"]
     assert not (await inside.outside("GET", f"/v1/containers/{bystander}"))[1]["cancel_requested"]
-    assert "cost_of_tree_usd" not in (await inside.outside("GET", f"/v1/containers/{bystander}"))[1]
+    alone = await inside.outside("GET", f"/v1/containers/{bystander}?tree=true")
+    assert "cost_of_tree_usd" not in alone[1]
 
 
 async def test_what_an_ended_container_left_is_cancelled_with_its_tree(inside: Inside) -> None:
