@@ -8,8 +8,9 @@ is short. A walk down is one recursive query, in which each edge is found by an 
 long as the tree is large, and is only for who asks for the tree.
 
 **No child is left out of a cancellation.** `expect_open` refuses a child whose parent has ended or
-is being cancelled, in the transaction that would add it. So once the cancellation of a container is
-committed, whatever is found below it is all that there will ever be.
+is being cancelled, in the transaction that would add it, and so a run of a job. So once the
+cancellations of a container and of the jobs below it are committed, whatever is found below it is
+all that there will ever be.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ _JOB_EDGE = select(jobs.c.parent).where(jobs.c.id == bindparam("id"))
 _HOW_IT_IS = select(containers.c.state, containers.c.cancel_requested).where(
     containers.c.id == bindparam("id")
 )
+_HOW_A_JOB_IS = select(jobs.c.state, jobs.c.cancel_requested).where(jobs.c.id == bindparam("id"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +72,21 @@ def is_container(thing_id: str) -> bool:
 
 
 def expect_open(connection: Connection, parents: Iterable[str]) -> None:
-    """Raise `ParentClosed` where a container may have no more children.
+    """Raise `ParentClosed` where a container may have no more children, or a job no more runs.
 
-    `parents` are what new containers and jobs say: "" and the ids of jobs are passed over.
+    `parents` are what new containers and jobs say: "" is passed over.
     """
-    for parent in sorted({each for each in parents if is_container(each)}):
-        found = connection.execute(_HOW_IT_IS, {"id": parent}).one_or_none()
-        if found is None or found.state in _ENDED:
-            raise ParentClosed(f"container {parent} has ended: it submits nothing more")
+    for parent in sorted({each for each in parents if each}):
+        query, ended, what, so = (
+            (_HOW_IT_IS, _ENDED, "container", "it submits nothing more")
+            if is_container(parent)
+            else (_HOW_A_JOB_IS, _JOB_ENDED, "job", "nothing more is run of it")
+        )
+        found = connection.execute(query, {"id": parent}).one_or_none()
+        if found is None or found.state in ended:
+            raise ParentClosed(f"{what} {parent} has ended: {so}")
         if found.cancel_requested:
-            raise ParentClosed(f"container {parent} is being cancelled: it submits nothing more")
+            raise ParentClosed(f"{what} {parent} is being cancelled: {so}")
 
 
 def fetch_ancestors(connection: Connection, thing_id: str) -> tuple[str, ...]:

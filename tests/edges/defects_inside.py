@@ -88,7 +88,7 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         name="a_parent_that_has_ended_takes_children",
         guard="What has ended submits nothing more",
         file="dispatcher/store/kinship.py",
-        old="        if found is None or found.state in _ENDED:",
+        old="        if found is None or found.state in ended:",
         new="        if found is None:",
         test=f"{_KINSHIP}test_a_closed_parent_takes_no_child[ended]",
     ),
@@ -99,6 +99,14 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         old="    expect_open(connection, [change.job.parent])\n",
         new="",
         test=f"{_KINSHIP}test_a_closed_parent_takes_no_job",
+    ),
+    EdgeDefect(
+        name="a_run_is_made_of_a_job_that_is_cancelled",
+        guard="What is launched while its job is being cancelled is refused",
+        file="dispatcher/store/kinship.py",
+        old="    for parent in sorted({each for each in parents if each}):",
+        new="    for parent in sorted({each for each in parents if is_container(each)}):",
+        test="tests/unit/test_periodic_service.py::test_of_what_is_being_cancelled_nothing_is_run",
     ),
     EdgeDefect(
         name="a_session_brings_any_number_of_bodies",

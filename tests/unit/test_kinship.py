@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.domain.messages import (
     Change,
     InsertContainers,
     RequestCancel,
+    RequestJobCancel,
     SaveContainer,
+    SaveJob,
 )
 from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store.errors import ParentClosed
@@ -95,6 +98,22 @@ def test_a_closed_parent_takes_no_job(store: Store) -> None:
     write(store, RequestCancel(container_id="c-a"))
     with pytest.raises(ParentClosed):
         insert_job(store, job(7, task(), parent="c-a"), 7)
+    assert store.job("j-7") is None
+
+
+@pytest.mark.parametrize("how", ["ended", "cancelled", "unknown"])
+def test_a_closed_job_has_no_more_runs(store: Store, how: str) -> None:
+    made, parent = job(1, task()), "j-1"
+    insert_job(store, made, 1)
+    match how:
+        case "ended":
+            write(store, SaveJob(job=replace(made, state=JobState.CANCELLED)))
+        case "cancelled":
+            write(store, RequestJobCancel(job_id="j-1"))
+        case _:
+            parent = "j-unknown"
+    with pytest.raises(ParentClosed):
+        insert_job(store, job(7, task(), parent=parent), 7)
     assert store.job("j-7") is None
 
 
