@@ -69,6 +69,22 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_DOOR}test_a_key_is_its_containers_own",
     ),
     EdgeDefect(
+        name="inside_a_log_is_followed",
+        guard="Nothing goes on and on that is passed on once it is whole",
+        file="dispatcher/api/routes/openapi.py",
+        old="        return not _NOT_FOLLOWED.issuperset(",
+        new="        return {'true'} == set(",
+        test=f"{_DOOR}test_the_output_of_a_child_is_read_and_not_followed",
+    ),
+    EdgeDefect(
+        name="a_container_lists_the_secrets_of_its_project",
+        guard="Inside of a container nobody learns which secrets there are",
+        file="dispatcher/service/secrets.py",
+        old="        if caller.container_id:",
+        new="        if caller.container_id == caller.user:",
+        test=f"{_DOOR}test_the_names_of_secrets_are_not_told_inside",
+    ),
+    EdgeDefect(
         name="who_waits_for_a_container_has_its_tree_added_up",
         guard="What takes as long as a tree is large is done for who asks for it",
         file="dispatcher/api/routes/containers.py",

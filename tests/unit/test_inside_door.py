@@ -62,6 +62,21 @@ class Inside:
         **headers: str,
     ) -> tuple[int, Any]:
         """Return the status and the JSON of what is answered inside."""
+        answer = await self.answered(method, path, body, attempt=attempt, worker=worker, **headers)
+        is_json = "json" in dict(answer.headers).get("content-type", "")
+        return answer.status, json.loads(answer.body) if answer.body and is_json else None
+
+    async def answered(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        attempt: str = "",
+        worker: str = "i-1",
+        **headers: str,
+    ) -> ApiAnswer:
+        """Return what is answered inside."""
         answered: asyncio.Future[ApiAnswer] = asyncio.get_running_loop().create_future()
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
@@ -75,9 +90,7 @@ class Inside:
             body=b"" if body is None else json.dumps(body).encode(),
         )
         self.door.call(call, answered.set_result)
-        answer = await answered
-        is_json = "json" in dict(answer.headers).get("content-type", "")
-        return answer.status, json.loads(answer.body) if answer.body and is_json else None
+        return await answered
 
     async def outside(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Return what ann is answered who asks from outside, by her token."""
@@ -156,7 +169,7 @@ async def test_each_endpoint_answers_inside_as_it_should(inside: Inside, *, own:
 
 
 def _expected(row: Row, *, own: bool) -> int:
-    if row.whom in ("admin", "monitor") or row.path.endswith(("/logs", "/events")):
+    if row.whom in ("admin", "monitor") or row.path.endswith(("/secrets", "/events")):
         return 403
     if "{project}" in row.path:
         return row.good if row.whom == "see" else 403
@@ -292,6 +305,26 @@ async def test_what_an_ended_container_left_is_cancelled_with_its_tree(inside: I
     assert (await inside.outside("POST", path, {}))[0] == 409
     assert (await inside.outside("POST", path, {"tree": True}))[0] == 202
     assert (await inside.outside("GET", f"/v1/containers/{child}"))[1]["cancel_requested"]
+
+
+async def test_the_output_of_a_child_is_read_and_not_followed(inside: Inside) -> None:
+    child = await inside.made("/v1/containers", CONTAINER)
+    await inside.rig.start(child, "i-1")
+    inside.rig.push_log(child, b"half way\n")
+    path = f"/v1/containers/{child}/logs"
+    for query in ("", "?follow=false", "?offset=0&follow=0"):
+        answer = await inside.answered("GET", path + query)
+        assert (answer.status, answer.body) == (200, b"half way\n")
+    for query in ("?follow=true", "?follow=1", "?follow=false&follow=true"):
+        assert (await inside.ask("GET", path + query))[0] == 403
+    own = await inside.ask("GET", f"/v1/containers/{inside.parent}/logs")
+    assert own[0] == 404
+
+
+async def test_the_names_of_secrets_are_not_told_inside(inside: Inside) -> None:
+    for project in ("a", "b"):
+        status, answer = await inside.ask("GET", f"/v1/projects/{project}/secrets")
+        assert (status, "items" in answer) == (403, False)
 
 
 async def test_a_tree_has_so_many_generations(inside: Inside) -> None:
