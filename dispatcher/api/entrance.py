@@ -23,6 +23,11 @@ from longshore.dispatcher.service.contracts import Forbidden, Unavailable
 from longshore.drivers.errors import InvalidRequest
 
 _ACTION_CHARACTERS = 300
+# There an answer is passed on once it is whole.
+_NOT_INSIDE = (
+    "This cannot be followed from inside of a container: ask for what there is by now, without"
+    " follow, or from outside."
+)
 
 
 class Entrance:
@@ -50,6 +55,8 @@ class Entrance:
                 with self._doors.asking(request, caller):
                     return await self._noted(request, route, caller)
             self._expect_allowed(route, caller)
+            if caller.door is Door.CONTAINER and route.goes_on(request):
+                raise Forbidden(_NOT_INSIDE)
             counted = self._doors.stream(request, caller) if route.streams else nullcontext()
             with counted:
                 return await route.handler(request)
@@ -79,5 +86,3 @@ class Entrance:
     def _expect_allowed(self, route: Route, caller: Principal) -> None:
         if not allows(route.access, caller.role):
             raise Forbidden(refusal_of(route.access, caller.role))
-        if caller.door is Door.CONTAINER and route.streams:
-            raise Forbidden("This cannot be followed from inside of a container: ask from outside.")

@@ -315,9 +315,14 @@ def _with_command(command: Sequence[str], fields: Mapping[str, object]) -> dict[
     return {"command": list(command), **fields} if command else dict(fields)
 
 
-def container(container_id: str) -> TypedCall[ContainerAnswer]:
-    """Return one container as it is now."""
-    return _typed(ContainerAnswer, "container", container_id)
+def container(container_id: str, *, tree: bool = False) -> TypedCall[ContainerAnswer]:
+    """Return one container as it is now.
+
+    With `tree` it has `cost_of_tree_usd`, if it submitted any from inside; that takes the longer,
+    the more these are.
+    """
+    query = [("tree", "true")] if tree else []
+    return _typed(ContainerAnswer, "container", container_id, query=query)
 
 
 def containers(
@@ -357,9 +362,13 @@ def set_container_priority(container_id: str, priority: int) -> TypedCall[Contai
     return _typed(ContainerAnswer, "set_container_priority", container_id, body=body)
 
 
-def cancel_container(container_id: str) -> TypedCall[ContainerAnswer]:
-    """Ask for a container to be cancelled; it may take a while until it has ended."""
-    return _typed(ContainerAnswer, "cancel_container", container_id, body={})
+def cancel_container(container_id: str, *, tree: bool = False) -> TypedCall[ContainerAnswer]:
+    """Ask for a container to be cancelled; it may take a while until it has ended.
+
+    With `tree` all that it submitted from inside is cancelled too, and what those did.
+    """
+    body = {"tree": True} if tree else {}
+    return _typed(ContainerAnswer, "cancel_container", container_id, body=body)
 
 
 def explain(container_id: str) -> TypedCall[ExplanationAnswer]:
@@ -413,11 +422,14 @@ def jobs(
     project: Filter = None,
     name: Filter = None,
     parent: str | None = None,
+    own: bool | None = None,
 ) -> PagedListing[JobList]:
-    """Yield jobs without their tasks, the newest first, page by page; None is no filter."""
-    return _listing(
-        "jobs", JobList, state=state, user=user, project=project, name=name, parent=parent
-    )
+    """Yield jobs without their tasks, the newest first, page by page; None is no filter.
+
+    `parent` is the template whose runs are asked for; `own` leaves all runs out.
+    """
+    filters = {"state": state, "user": user, "project": project, "name": name}
+    return _listing("jobs", JobList, **filters, parent=parent, own=own)
 
 
 def change_job(

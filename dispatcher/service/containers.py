@@ -28,15 +28,14 @@ from longshore.dispatcher.service.contracts import (
     Conflict,
     KeyReused,
     NewContainer,
-    NotFound,
     Unavailable,
 )
 from longshore.dispatcher.service.governing import expect_allowed_priority, govern_containers
 from longshore.dispatcher.service.kinship import Kinship
+from longshore.dispatcher.service.stored import stored_containers
 from longshore.dispatcher.service.visibility import (
     expect_projects,
     seen_projects,
-    shown_container,
     shown_explanation,
     shown_reason,
 )
@@ -80,6 +79,9 @@ class ContainerService:
         self._new_id = new_id
         self._unreached = unreached
         self._kinship = Kinship(store)
+        self._stored = stored_containers(
+            store, kinship=self._kinship, admission=admission, view=view, now=now
+        )
 
     async def submit(
         self,
@@ -99,12 +101,10 @@ class ContainerService:
         expect_projects(((f"[{n}].project", item.project) for n, item in enumerate(items)), caller)
         key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
         try:
-            return await self._submit(items, caller, key)
-        except (Unavailable, InvalidRequest):
-            made = await self._admission.made_before(key, self._now())
-            if not made:
-                raise
-            return await self._made_before(made)
+            made = await self._submit(items, caller, key)
+        except (Unavailable, InvalidRequest) as refusal:
+            made = await self._stored.made_before(key, refusal)
+        return [self._stored.shown(each, caller) for each in made]
 
     async def _submit(
         self, items: Sequence[NewContainer], caller: Principal, key: IdempotencyKey
@@ -153,21 +153,12 @@ class ContainerService:
                 lambda ended: Submitted(containers=containers, ended=ended),
             )
         except IdempotentRepeat as repeat:
-            return await self._made_before(repeat.container_ids)
+            return await self._stored.several(repeat.container_ids)
         except IdempotencyConflict as conflict:
             raise KeyReused(str(conflict)) from conflict
         except ParentClosed as closed:
             raise Conflict(str(closed)) from closed
         return containers
-
-    async def _made_before(self, ids: Sequence[str]) -> Sequence[Container]:
-        """Return what an earlier request made, as it is by now; all of a list in one turn."""
-        if len(ids) == 1:
-            return [await self._stored(ids[0])]
-        try:
-            return await asyncio.to_thread(self._store.containers_of, ids)
-        except StoreBusy as error:
-            raise Unavailable(str(error)) from error
 
     async def containers(
         self, which: ContainerFilter, *, caller: Principal, cursor: str, limit: int
@@ -183,37 +174,18 @@ class ContainerService:
             page = await asyncio.to_thread(self._store.containers, seen, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
-        items = tuple(shown_container(each, caller, self.project_of) for each in page.items)
-        return replace(page, items=items)
+        return replace(page, items=tuple(self._stored.shown(each, caller) for each in page.items))
 
     async def container(self, container_id: str, *, caller: Principal) -> Container:
         """Return one container with all attempts, as it is committed.
 
         Raises `NotFound`, also for one that the caller does not see.
         """
-        found = await self._stored(container_id)
-        await self._kinship.expect_visible(found, caller)
-        return shown_container(found, caller, self.project_of)
-
-    async def _own(self, container_id: str, caller: Principal) -> Container:
-        """Return a container that a caller may change; raises `NotFound`, `Forbidden`."""
-        found = await self._stored(container_id)
-        await self._kinship.expect_own(found, caller)
-        return found
-
-    async def _stored(self, container_id: str) -> Container:
-        try:
-            found = await asyncio.to_thread(self._store.container, container_id)
-        except StoreBusy as error:
-            raise Unavailable(str(error)) from error
-        if found is None:
-            raise NotFound(f"there is no container {container_id}")
-        return found
+        return await self._stored.visible(container_id, caller)
 
     def project_of(self, thing_id: str) -> str:
         """Return the project of a container or job that has not ended, "" of any other."""
-        known = self._view.container(thing_id) or self._view.job(thing_id)
-        return known.project if known is not None else ""
+        return self._stored.project_of(thing_id)
 
     def wait_status(self, container: Container, *, caller: Principal) -> WaitStatus:
         """Return why a container waits, with its position, or what nobody knows of it."""
@@ -237,10 +209,10 @@ class ContainerService:
         Raises `NotFound`, `Forbidden` where it is another's, `Conflict` when it has ended.
         """
         if not caller.is_admin:
-            await self._own(container_id, caller)
+            await self._stored.own(container_id, caller)
         change = RequestCancel(container_id=container_id)
         await self._admission.request(change, CancelRequested(container_id=container_id))
-        return await self._stored(container_id)
+        return await self._stored.changed(container_id, caller)
 
     async def cancel_tree(self, container_id: str, *, caller: Principal) -> Container:
         """Commit the cancellation of a container and of all below it, then tell the engine.
@@ -249,15 +221,15 @@ class ContainerService:
         that has ended may have left children, and is no error. Raises `NotFound`, `Forbidden`,
         `Unavailable`: then some may be cancelled and others not, and asking again does the rest.
         """
-        await self._own(container_id, caller)
+        await self._stored.own(container_id, caller)
         with contextlib.suppress(Conflict):
             await self.cancel(container_id, caller=caller)
         asked: set[str] = set()
         while True:
-            below = await self._kinship.descendants(container_id)
+            below = await self._kinship.open_below(container_id)
             left = [each for each in (*below.jobs, *below.containers) if each not in asked]
             if not left:
-                return await self._stored(container_id)
+                return await self._stored.changed(container_id, caller)
             for first in range(0, len(left), _CANCELLED_AT_ONCE):
                 some = left[first : first + _CANCELLED_AT_ONCE]
                 await asyncio.gather(*map(self._cancel_below, some))
@@ -278,8 +250,8 @@ class ContainerService:
 
     async def cost_of_tree_usd(self, container: Container) -> Decimal | None:
         """Return what a container and all below it cost so far, None where nothing is below it."""
-        below = await self._kinship.descendants(container.id)
-        return container.cost_usd + below.cost_usd if below.number else None
+        below = await self._kinship.cost_below_usd(container.id)
+        return None if below is None else container.cost_usd + below
 
     async def set_priority(
         self, container_id: str, priority: int, *, caller: Principal
@@ -289,7 +261,7 @@ class ContainerService:
         Raises as `cancel` does, and `InvalidRequest` for more than a policy allows.
         """
         if not caller.is_admin or self._policies.rules:
-            own = await self._own(container_id, caller)
+            own = await self._stored.own(container_id, caller)
             expect_allowed_priority(self._policies, own, priority, caller)
         change = RequestPriority(container_id=container_id, priority=priority)
         event = PriorityRequested(container_id=container_id, priority=priority)
@@ -297,4 +269,4 @@ class ContainerService:
             self._admission.held_back([container_id]) if priority > 0 else []
         ):
             await self._admission.request(change, event)
-        return await self._stored(container_id)
+        return await self._stored.changed(container_id, caller)

@@ -38,26 +38,31 @@ def govern_containers(
 
 def govern_job(policies: Policies, new: NewJob, caller: Principal) -> NewJob:
     """Return a job, or a revision of one, as the policies have it; raises `InvalidRequest`."""
+    tasks, priority = _governed(policies, new, caller)
+    return replace(new, tasks=tasks, priority=priority)
+
+
+def govern_run(policies: Policies, template: Job, caller: Principal) -> Job:
+    """Return a template as a caller may run it now; raises `InvalidRequest`.
+
+    It may be older than a policy, or of somebody for whom others hold: what it leaves open is
+    filled in as for a job that the caller submits.
+    """
+    tasks, priority = _governed(policies, template, caller)
+    return replace(template, tasks=tasks, priority=priority)
+
+
+def _governed(
+    policies: Policies, job: NewJob | Job, caller: Principal
+) -> tuple[tuple[JobTask, ...], int]:
+    """Return the tasks and the priority that the policies give a job."""
     found = policies.governed(
-        _asked(new.tasks, new.type), caller=caller, project=new.project, priority=new.priority
+        _asked(job.tasks, job.type), caller=caller, project=job.project, priority=job.priority
     )
     if found.problems:
         raise InvalidRequest(list(found.problems[:_PROBLEMS_TOLD]))
-    specs = zip(new.tasks, found.specs, strict=True)
-    tasks = tuple(replace(task, spec=spec) for task, spec in specs)
-    return replace(new, tasks=tasks, priority=found.priority)
-
-
-def expect_allowed_run(policies: Policies, template: Job, caller: Principal) -> None:
-    """Raise `InvalidRequest` where a caller may not run what a template says, as it is by now."""
-    found = policies.governed(
-        _asked(template.tasks, template.type),
-        caller=caller,
-        project=template.project,
-        priority=template.priority,
-    )
-    if found.problems:
-        raise InvalidRequest(list(found.problems[:_PROBLEMS_TOLD]))
+    specs = zip(job.tasks, found.specs, strict=True)
+    return tuple(replace(task, spec=spec) for task, spec in specs), found.priority
 
 
 def expect_allowed_priority(

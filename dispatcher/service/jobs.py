@@ -36,7 +36,6 @@ from longshore.dispatcher.service.contracts import (
     Conflict,
     KeyReused,
     NewJob,
-    NotFound,
     Unavailable,
 )
 from longshore.dispatcher.service.dry_run import JOB_ID, planning
@@ -44,8 +43,8 @@ from longshore.dispatcher.service.dry_run_limiter import DryRunLimiter
 from longshore.dispatcher.service.dry_run_model import JobPlan
 from longshore.dispatcher.service.governing import (
     expect_allowed_priority,
-    expect_allowed_run,
     govern_job,
+    govern_run,
 )
 from longshore.dispatcher.service.job_factory import (
     container_in,
@@ -59,10 +58,8 @@ from longshore.dispatcher.service.job_factory import (
     why_not_revised,
 )
 from longshore.dispatcher.service.kinship import Kinship
-from longshore.dispatcher.service.visibility import (
-    expect_projects,
-    seen_projects,
-)
+from longshore.dispatcher.service.stored import stored_jobs
+from longshore.dispatcher.service.visibility import expect_projects, seen_projects, shown_plan
 from longshore.dispatcher.state.memory_limit import own_bytes, spec_bytes
 from longshore.dispatcher.store.errors import (
     IdempotencyConflict,
@@ -98,6 +95,9 @@ class JobService:
         self._now = now
         self._new_id = new_id
         self._kinship = Kinship(store)
+        self._stored = stored_jobs(
+            self._read, kinship=self._kinship, admission=admission, view=self._view, now=now
+        )
         self._dry_runs = DryRunLimiter()
 
     async def submit(
@@ -119,32 +119,27 @@ class JobService:
             self._refuse_secrets(new)
             made = self._made(new, caller)
             await self._kinship.expect_waits_for_own(_wanted(made), caller)
-            return await self._take_in(made, key)
+            made = await self._take_in(made, key)
         except (Unavailable, InvalidRequest) as refusal:
-            return await self._made_before(key, refusal)
+            (made,) = await self._stored.made_before(key, refusal)
+        return self._stored.shown(made, caller)
 
     async def run_of(
         self, template: Job, *, env: Mapping[str, str], idempotency_key: IdempotencyKey
     ) -> Job:
-        """Commit a run of a periodic or parameterised job, then tell the engine.
+        """Commit a run of a periodic job for the server itself, then tell the engine.
 
         Its tasks get `env` beside their own. Raises as `submit` does, with paths into the job.
         """
         try:
             return await self._run_of(template, env, idempotency_key)
         except (Unavailable, InvalidRequest) as refusal:
-            return await self._made_before(idempotency_key, refusal)
+            (run,) = await self._stored.made_before(idempotency_key, refusal)
+            return run
 
     async def _run_of(self, template: Job, env: Mapping[str, str], key: IdempotencyKey) -> Job:
         self._refuse_impossible(template.tasks)
         return await self._take_in(self._made_run(template, env), key)
-
-    async def _made_before(self, key: IdempotencyKey, refusal: Exception) -> Job:
-        """Return what the same request made before; raises its refusal where that is not known."""
-        made = await self._admission.made_before(key, self._now(), is_job=True)
-        if not made:
-            raise refusal
-        return await self._stored(made[0])
 
     async def note_launch(self, template: Job, at: float) -> None:
         """Commit that a periodic job has a run for a time of its schedule, then tell the engine.
@@ -173,12 +168,13 @@ class JobService:
         else as `submit`.
         """
         key = IdempotencyKey(user=caller.key_scope, key=idempotency_key, fingerprint=fingerprint)
-        template = await self._own(job_id, caller)
+        template = await self._stored.own(job_id, caller)
         try:
-            expect_allowed_run(self._policies, template, caller)
-            return await self._dispatch(template, parameters, key)
+            allowed = govern_run(self._policies, template, caller)
+            run = await self._dispatch(allowed, parameters, key)
         except (Unavailable, InvalidRequest, Conflict) as refusal:
-            return await self._made_before(key, refusal)
+            (run,) = await self._stored.made_before(key, refusal)
+        return self._stored.shown(run, caller)
 
     async def _dispatch(
         self, template: Job, parameters: Mapping[str, str], key: IdempotencyKey
@@ -193,9 +189,15 @@ class JobService:
 
         Changes nothing. Raises as `submit` or `revise` does.
         """
+        found = await self._plan(new, job_id=job_id, caller=caller)
+        return shown_plan(found, caller, self._stored.project_of)
+
+    async def _plan(self, new: NewJob, *, job_id: str, caller: Principal) -> JobPlan:
         self._admission.expect_kinds(task.spec for task in new.tasks)
         if job_id:
-            revised = self._revised(await self._own(job_id, caller), self._governed(new, caller))
+            revised = self._revised(
+                await self._stored.own(job_id, caller), self._governed(new, caller)
+            )
             return await self._dry_runs.plan(
                 lambda: planning(self._runtime.fork, revised, self._now(), ended={}, revises=True)
             )
@@ -255,7 +257,7 @@ class JobService:
                     queued=not job.type.has_own_scheduler,
                 )
         except IdempotentRepeat as repeat:
-            return await self._stored(repeat.container_ids[0])
+            return await self._stored.get(repeat.container_ids[0])
         except IdempotencyConflict as conflict:
             raise KeyReused(str(conflict)) from conflict
         except ParentClosed as closed:
@@ -321,16 +323,16 @@ class JobService:
         job that has ended or is of another type, and when somebody else was first;
         `InvalidRequest` as `submit` does, and for what stays as it is; `Unavailable`.
         """
-        job = await self._own(job_id, caller)
+        job = await self._stored.own(job_id, caller)
         revised = self._revised(job, self._governed(new, caller))
         if revised is job:
-            return job
+            return self._stored.shown(job, caller)
         self._admission.expect_room(containers=0, size_bytes=_bytes_of(revised))
         try:
             await self._admission.request(RequestJobRevision(job=revised), JobRevised(job=revised))
         except RevisionConflict as conflict:
             raise Conflict(str(conflict)) from conflict
-        return await self._stored(job_id)
+        return await self._stored.changed(job_id, caller)
 
     def _governed(self, new: NewJob, caller: Principal) -> NewJob:
         """Return a job as the policies have it; raises `InvalidRequest`."""
@@ -363,33 +365,21 @@ class JobService:
                 page = await asyncio.to_thread(self._store.jobs, seen, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
-        return replace(page, items=tuple(self._as_of_today(job) for job in page.items))
+        items = (self._stored.shown(self._as_of_today(job), caller) for job in page.items)
+        return replace(page, items=tuple(items))
 
     async def job(self, job_id: str, *, caller: Principal) -> Job:
         """Return one job as it is committed, with today's counts.
 
         Raises `NotFound`, also for one that the caller does not see.
         """
-        found = await self._stored(job_id)
-        await self._kinship.expect_visible(found, caller)
-        return found
+        return await self._stored.visible(job_id, caller)
 
-    async def _own(self, job_id: str, caller: Principal) -> Job:
-        """Return a job that a caller may change; raises `NotFound`, `Forbidden`."""
-        found = await self._stored(job_id)
-        await self._kinship.expect_own(found, caller)
-        return found
-
-    async def _stored(self, job_id: str) -> Job:
-        try:
+    async def _read(self, job_id: str) -> Job | None:
+        found = await asyncio.to_thread(self._store.job, job_id)
+        if found is not None and self._has_ended_since(found):
             found = await asyncio.to_thread(self._store.job, job_id)
-            if found is not None and self._has_ended_since(found):
-                found = await asyncio.to_thread(self._store.job, job_id)
-        except StoreBusy as error:
-            raise Unavailable(str(error)) from error
-        if found is None:
-            raise NotFound(f"there is no job {job_id}")
-        return self._as_of_today(found)
+        return None if found is None else self._as_of_today(found)
 
     def why_waiting(self, job: Job) -> WaitReason | None:
         """Return why nothing of a job can begin: no instance takes it, or a run must end first.
@@ -434,10 +424,10 @@ class JobService:
 
         Raises `NotFound`, `Forbidden` for another's, `Conflict` when it has ended.
         """
-        await self._own(job_id, caller)
+        await self._stored.own(job_id, caller)
         change = RequestJobCancel(job_id=job_id)
         await self._admission.request(change, JobCancelRequested(job_id=job_id))
-        return await self._stored(job_id)
+        return await self._stored.changed(job_id, caller)
 
     async def set_priority(self, job_id: str, priority: int, *, caller: Principal) -> Job:
         """Commit the priority of all of a job, then tell the engine.
@@ -449,20 +439,20 @@ class JobService:
         event = JobPriorityRequested(job_id=job_id, priority=priority)
         with self._admission.reserve_classes(self._held_back(job_id) if priority > 0 else []):
             await self._admission.request(change, event)
-        return await self._stored(job_id)
+        return await self._stored.changed(job_id, caller)
 
     async def expect_priority(self, job_id: str, priority: int, *, caller: Principal) -> None:
         """Raise what `set_priority` would of a caller and its policies, and change nothing."""
-        own = await self._own(job_id, caller)
+        own = await self._stored.own(job_id, caller)
         expect_allowed_priority(self._policies, own, priority, caller)
 
     async def hold(self, job_id: str, *, held: bool, caller: Principal) -> Job:
         """Commit whether a job starts anything new, then tell the engine; raises as `cancel`."""
-        await self._own(job_id, caller)
+        await self._stored.own(job_id, caller)
         change = RequestJobHold(job_id=job_id, held=held)
         with self._admission.reserve_classes([] if held else self._held_back(job_id)):
             await self._admission.request(change, JobHoldRequested(job_id=job_id, held=held))
-        return await self._stored(job_id)
+        return await self._stored.changed(job_id, caller)
 
     def _held_back(self, job_id: str) -> list[Container]:
         return self._admission.held_back(self._view.containers_of(job_id))

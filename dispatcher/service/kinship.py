@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.domain.jobs import Job
@@ -19,7 +20,7 @@ from longshore.dispatcher.service.admission import DependencyRef
 from longshore.dispatcher.service.contracts import Conflict, NotFound, Unavailable
 from longshore.dispatcher.service.visibility import expect_own, expect_visible
 from longshore.dispatcher.store.errors import StoreBusy
-from longshore.dispatcher.store.kinship import GENERATIONS_MOST, Descendants, is_container
+from longshore.dispatcher.store.kinship import GENERATIONS_MOST, OpenBelow, is_container
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.errors import InvalidRequest
 
@@ -103,10 +104,17 @@ class Kinship:
         if not await self._is_below(thing_id, caller):
             raise NotFound(f"there is no {kind} {thing_id}")
 
-    async def descendants(self, container_id: str) -> Descendants:
-        """Return what is below a container, as it is committed; raises `Unavailable`."""
+    async def open_below(self, container_id: str) -> OpenBelow:
+        """Return what is below a container and has not ended; raises `Unavailable`."""
         try:
-            return await asyncio.to_thread(self._store.descendants, container_id)
+            return await asyncio.to_thread(self._store.open_below, container_id)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+
+    async def cost_below_usd(self, container_id: str) -> Decimal | None:
+        """Return what all below a container cost, None for nothing there; raises `Unavailable`."""
+        try:
+            return await asyncio.to_thread(self._store.cost_below_usd, container_id)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
 

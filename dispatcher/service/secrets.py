@@ -1,7 +1,7 @@
 """Secrets of projects: set, listed and removed, never read; and new keys for all of them.
 
-Whoever sees a project may use and list its secrets; leads and admins set and remove them, since
-what others run depends on them; new keys are an admin's.
+Whoever sees a project may use and list its secrets, inside of a container use them only; leads and
+admins set and remove them, since what others run depends on them; new keys are an admin's.
 """
 
 from __future__ import annotations
@@ -78,8 +78,13 @@ class SecretService:
         """Return a page of the secrets of a project, by name, and the next page's cursor.
 
         Raises `NotFound` for a project that is not seen, `InvalidRequest` for a cursor that is not
-        ours.
+        ours, `Forbidden` inside of a container.
         """
+        if caller.container_id:
+            raise Forbidden(
+                "The secrets of a project are not listed inside of a container: name those that a"
+                " child is to have, or list them from outside."
+            )
         _expect_project(project, caller)
         found = [each for (of, _), each in self._vault.secrets.items() if of == project]
         return slice_of(found, lambda each: each.name, word=_AFTER, cursor=cursor, limit=limit)

@@ -14,9 +14,11 @@ from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.explain.explanation import Explanation
 from longshore.dispatcher.service.contracts import Forbidden, NotFound
+from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedStep
 from longshore.drivers.errors import InvalidRequest
 
 _OTHERS = re.compile(r"\b(behind|for) ([cj]-[0-9a-z]+)")
+_ATTEMPTS = re.compile(r"\b([cj]-[0-9a-z]+)-\d+\b")
 _PROBLEMS_TOLD = 100
 _SOMEBODY = "what is another project's"
 
@@ -69,7 +71,8 @@ ProjectOf = Callable[[str], str]
 
 def shown_container(container: Container, caller: Principal, project_of: ProjectOf) -> Container:
     """Return a container without the ids of what its attempts made way for, if that is unseen."""
-    if caller.is_admin or not any(each.reason for each in container.attempts):
+    reasons = (container.reason, *(each.reason for each in container.attempts))
+    if caller.is_admin or not any(reasons):
         return container
     attempts = tuple(
         replace(each, reason=_shown(each.reason, caller, project_of)) for each in container.attempts
@@ -77,6 +80,33 @@ def shown_container(container: Container, caller: Principal, project_of: Project
     return replace(
         container, attempts=attempts, reason=_shown(container.reason, caller, project_of)
     )
+
+
+def shown_job(job: Job, caller: Principal, project_of: ProjectOf) -> Job:
+    """Return a job without the ids in the reason for its end of what a caller does not see."""
+    reason = _shown(job.reason, caller, project_of)
+    return job if reason == job.reason else replace(job, reason=reason)
+
+
+def shown_plan(plan: JobPlan, caller: Principal, project_of: ProjectOf) -> JobPlan:
+    """Return a plan without the ids of containers and jobs that a caller does not see."""
+    if caller.is_admin:
+        return plan
+    waiting = (shown_reason(each, caller, project_of) for each in plan.waiting)
+    steps = (replace(each, detail=_detail(each, caller, project_of)) for each in plan.steps)
+    return replace(
+        plan, waiting=tuple(each for each in waiting if each is not None), steps=tuple(steps)
+    )
+
+
+def _detail(step: PlannedStep, caller: Principal, project_of: ProjectOf) -> str:
+    def shown(match: re.Match[str]) -> str:
+        seen = _may_name(match.group(1), caller, project_of)
+        return match.group(0) if seen else "an attempt of another project"
+
+    if step.action == "preempt":
+        return _ATTEMPTS.sub(shown, step.detail)
+    return shown_sentence(step.detail, caller, project_of)
 
 
 def _shown(reason: Reason | None, caller: Principal, project_of: ProjectOf) -> Reason | None:

@@ -99,9 +99,10 @@ class AlreadyFinal(StoreError):  # noqa: N818 - it names a condition, as the tax
 
 @final
 class ParentClosed(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
-    """The container that submits this has ended, or is being cancelled: it takes no more children.
+    """The container that submits this, or the job that it is a run of, takes nothing more.
 
-    The message says which of the two; nothing can be done about it.
+    It has ended, or is being cancelled: the message says which of the two. Nothing can be done
+    about it.
     """
 
 

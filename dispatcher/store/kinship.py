@@ -4,21 +4,35 @@ An edge leads from what was submitted to who did it: from a container to the con
 `parent`, else to the job whose it is; from a job to its `parent`, which is the container that
 submitted it, or the job whose run it is. No edge is ever changed, and what an edge leads to is
 older, so that there are no circles. A tree is at most `GENERATIONS_MOST` containers deep: a walk up
-is short. A walk down goes by generations, each found by indexes.
+is short. A walk down is one recursive query, in which each edge is found by an index; it takes as
+long as the tree is large, and is only for who asks for the tree.
 
 **No child is left out of a cancellation.** `expect_open` refuses a child whose parent has ended or
-is being cancelled, in the transaction that would add it. So once the cancellation of a container is
-committed, whatever is found below it is all that there will ever be.
+is being cancelled, in the transaction that would add it, and so a run of a job. So once the
+cancellations of a container and of the jobs below it are committed, whatever is found below it is
+all that there will ever be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, select
+from sqlalchemy import (
+    CTE,
+    Connection,
+    Double,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    not_,
+    or_,
+    select,
+)
 
 from longshore.dispatcher.domain.containers import FINAL_STATES
 from longshore.dispatcher.domain.jobs import FINAL_JOB_STATES
@@ -31,7 +45,6 @@ GENERATIONS_MOST = 16
 _EDGES_MOST = 4 * GENERATIONS_MOST
 """How far a walk up goes: in a generation there is a container, its job, and whose run that is."""
 
-_AT_ONCE = 500
 _ENDED = frozenset(state.value for state in FINAL_STATES)
 _JOB_ENDED = frozenset(state.value for state in FINAL_JOB_STATES)
 _CONTAINER_EDGE = select(containers.c.parent, containers.c.job_id).where(
@@ -41,19 +54,16 @@ _JOB_EDGE = select(jobs.c.parent).where(jobs.c.id == bindparam("id"))
 _HOW_IT_IS = select(containers.c.state, containers.c.cancel_requested).where(
     containers.c.id == bindparam("id")
 )
+_HOW_A_JOB_IS = select(jobs.c.state, jobs.c.cancel_requested).where(jobs.c.id == bindparam("id"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Descendants:
-    """What is below a container, by ids, each sorted: what has not ended, and what all cost."""
+class OpenBelow:
+    """What is below a container and has not ended, by ids, each sorted."""
 
     #: Containers that no job has.
     containers: tuple[str, ...]
     jobs: tuple[str, ...]
-    #: How many containers there are, ended or not.
-    number: int
-    #: The sum over ended attempts of all of these.
-    cost_usd: Decimal
 
 
 def is_container(thing_id: str) -> bool:
@@ -62,16 +72,21 @@ def is_container(thing_id: str) -> bool:
 
 
 def expect_open(connection: Connection, parents: Iterable[str]) -> None:
-    """Raise `ParentClosed` where a container may have no more children.
+    """Raise `ParentClosed` where a container may have no more children, or a job no more runs.
 
-    `parents` are what new containers and jobs say: "" and the ids of jobs are passed over.
+    `parents` are what new containers and jobs say: "" is passed over.
     """
-    for parent in sorted({each for each in parents if is_container(each)}):
-        found = connection.execute(_HOW_IT_IS, {"id": parent}).one_or_none()
-        if found is None or found.state in _ENDED:
-            raise ParentClosed(f"container {parent} has ended: it submits nothing more")
+    for parent in sorted({each for each in parents if each}):
+        query, ended, what, so = (
+            (_HOW_IT_IS, _ENDED, "container", "it submits nothing more")
+            if is_container(parent)
+            else (_HOW_A_JOB_IS, _JOB_ENDED, "job", "nothing more is run of it")
+        )
+        found = connection.execute(query, {"id": parent}).one_or_none()
+        if found is None or found.state in ended:
+            raise ParentClosed(f"{what} {parent} has ended: {so}")
         if found.cancel_requested:
-            raise ParentClosed(f"container {parent} is being cancelled: it submits nothing more")
+            raise ParentClosed(f"{what} {parent} is being cancelled: {so}")
 
 
 def fetch_ancestors(connection: Connection, thing_id: str) -> tuple[str, ...]:
@@ -91,51 +106,58 @@ def _above(connection: Connection, thing_id: str) -> str:
     return "" if row is None else str(row.parent or row.job_id)
 
 
-def fetch_descendants(connection: Connection, container_id: str) -> Descendants:
-    """Return what is below a container."""
-    open_containers: list[str] = []
-    open_jobs: list[str] = []
-    number, cost_usd = 0, Decimal(0)
-    of_containers: list[str] = [container_id]
-    of_jobs: list[str] = []
-    while of_containers or of_jobs:
-        found = _containers_below(connection, of_containers, of_jobs)
-        made = _jobs_below(connection, [*of_containers, *of_jobs])
-        number += len(found)
-        cost_usd += sum((Decimal(row.cost_usd) for row in found), Decimal(0))
-        open_containers += [row.id for row in found if row.state not in _ENDED and not row.job_id]
-        open_jobs += [row.id for row in made if row.state not in _JOB_ENDED]
-        of_containers, of_jobs = [row.id for row in found], [row.id for row in made]
-    return Descendants(
-        containers=tuple(sorted(open_containers)),
-        jobs=tuple(sorted(open_jobs)),
-        number=number,
-        cost_usd=cost_usd,
+def fetch_open_below(connection: Connection, container_id: str) -> OpenBelow:
+    """Return what is below a container and has not ended."""
+    found = connection.execute(_OPEN_BELOW, {"top": container_id}).all()
+    return OpenBelow(
+        containers=tuple(row.id for row in found if is_container(row.id)),
+        jobs=tuple(row.id for row in found if not is_container(row.id)),
     )
 
 
-def _containers_below(
-    connection: Connection, of_containers: Sequence[str], of_jobs: Sequence[str]
-) -> list[Row[Any]]:
-    query = select(
-        containers.c.id, containers.c.state, containers.c.cost_usd, containers.c.job_id
-    ).order_by(containers.c.sequence)
-    return [
-        *_each(connection, query, containers.c.parent, of_containers),
-        *_each(connection, query, containers.c.job_id, of_jobs),
-    ]
+def fetch_cost_below_usd(connection: Connection, container_id: str) -> Decimal | None:
+    """Return the sum over ended attempts of all below a container, None where there is none."""
+    found = connection.execute(_COST_BELOW, {"top": container_id}).scalar_one()
+    return None if found is None else Decimal(str(found))
 
 
-def _jobs_below(connection: Connection, parents: Sequence[str]) -> list[Row[Any]]:
-    query = select(jobs.c.id, jobs.c.state).order_by(jobs.c.sequence)
-    return _each(connection, query, jobs.c.parent, parents)
+def _below() -> CTE:
+    """Return all below the container `top`, and that itself, as rows of one query."""
+    tree = select(
+        bindparam("top", type_=Text).label("id"),
+        literal(True).label("is_container"),
+        literal("").label("job_id"),
+        literal("").label("state"),
+        literal("0").label("cost_usd"),
+    ).cte("below", recursive=True)
+    container = select(
+        containers.c.id,
+        literal(True),
+        containers.c.job_id,
+        containers.c.state,
+        containers.c.cost_usd,
+    )
+    return tree.union_all(
+        container.where(containers.c.parent == tree.c.id, tree.c.is_container),
+        container.where(containers.c.job_id == tree.c.id, not_(tree.c.is_container)),
+        select(jobs.c.id, literal(False), literal(""), jobs.c.state, literal("0")).where(
+            jobs.c.parent == tree.c.id
+        ),
+    )
 
 
-def _each(
-    connection: Connection, query: Select[Any], column: Any, ids: Sequence[str]
-) -> list[Row[Any]]:
-    return [
-        row
-        for first in range(0, len(ids), _AT_ONCE)
-        for row in connection.execute(query.where(column.in_(ids[first : first + _AT_ONCE])))
-    ]
+_TREE = _below()
+_COST_BELOW = select(func.sum(cast(_TREE.c.cost_usd, Double))).where(
+    _TREE.c.is_container, _TREE.c.id != bindparam("top")
+)
+_OPEN_BELOW = (
+    select(_TREE.c.id)
+    .where(
+        _TREE.c.id != bindparam("top"),
+        or_(
+            and_(_TREE.c.is_container, _TREE.c.job_id == "", _TREE.c.state.not_in(sorted(_ENDED))),
+            and_(not_(_TREE.c.is_container), _TREE.c.state.not_in(sorted(_JOB_ENDED))),
+        ),
+    )
+    .order_by(_TREE.c.id)
+)

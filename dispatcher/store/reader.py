@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
@@ -37,7 +38,12 @@ from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.filters import container_queries, job_queries
 from longshore.dispatcher.store.job_reader import Specs, StoredCounts
-from longshore.dispatcher.store.kinship import Descendants, fetch_ancestors, fetch_descendants
+from longshore.dispatcher.store.kinship import (
+    OpenBelow,
+    fetch_ancestors,
+    fetch_cost_below_usd,
+    fetch_open_below,
+)
 from longshore.dispatcher.store.paging import fetch_gone, page_of
 from longshore.dispatcher.store.tables import (
     attempts,
@@ -129,10 +135,15 @@ class Reader:
         with self._snapshot() as connection:
             return fetch_ancestors(connection, thing_id)
 
-    def descendants(self, container_id: str) -> Descendants:
-        """Return what is below a container; see `Store.descendants`."""
+    def open_below(self, container_id: str) -> OpenBelow:
+        """Return what is below a container and has not ended; see `Store.open_below`."""
         with self._snapshot() as connection:
-            return fetch_descendants(connection, container_id)
+            return fetch_open_below(connection, container_id)
+
+    def cost_below_usd(self, container_id: str) -> Decimal | None:
+        """Return what all below a container cost; see `Store.cost_below_usd`."""
+        with self._snapshot() as connection:
+            return fetch_cost_below_usd(connection, container_id)
 
     def recover(self) -> Recovered:
         """Return what is unfinished, from one snapshot."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
@@ -44,7 +45,7 @@ from longshore.dispatcher.store.errors import (
     StoreUnusable,
 )
 from longshore.dispatcher.store.idempotency import of_job
-from longshore.dispatcher.store.kinship import Descendants
+from longshore.dispatcher.store.kinship import OpenBelow
 from longshore.dispatcher.store.marker import (
     Marker,
     MarkerFile,
@@ -331,9 +332,19 @@ class Store:
         """
         return self._reader.ancestors(thing_id)
 
-    def descendants(self, container_id: str) -> Descendants:
-        """Return what a container submitted from inside, and what those did, with what it cost."""
-        return self._reader.descendants(container_id)
+    def open_below(self, container_id: str) -> OpenBelow:
+        """Return what a container submitted from inside, and what those did, and has not ended.
+
+        It takes as long as all of that is large, ended or not; raises `StoreBusy`.
+        """
+        return self._reader.open_below(container_id)
+
+    def cost_below_usd(self, container_id: str) -> Decimal | None:
+        """Return what all cost that a container, and what that submitted, submitted from inside.
+
+        None where it submitted no containers. It takes as long as `open_below`; raises `StoreBusy`.
+        """
+        return self._reader.cost_below_usd(container_id)
 
     def recover(self) -> Recovered:
         """Return what a restart must know, from one snapshot; raises `StoreBusy`."""

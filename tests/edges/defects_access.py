@@ -12,6 +12,10 @@ _WORTHLESS = (
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
 _HEALTH = "tests/unit/test_health_access.py::"
+_LEAD = (
+    "tests/unit/test_policies.py::test_a_lead_runs_the_template_of_an_admin_within_its_own_policies"
+)
+_NAMES = "tests/unit/test_visibility.py::test_no_answer_names_nobody_elses"
 _SERVER = "tests/e2e/test_access.py"
 _CERTIFICATE = "tests/unit/test_certificate.py"
 _CONFIG = "tests/unit/test_config.py"
@@ -245,36 +249,44 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_SERVER}::test_open_mode_is_as_safe_as_before",
     ),
     EdgeDefect(
-        name="a_stranger_sees_a_container",
+        name="a_stranger_sees_what_is_anothers",
         guard="What is in no project of a caller's is not there for it",
-        file="dispatcher/service/containers.py",
+        file="dispatcher/service/stored.py",
         old="        await self._kinship.expect_visible(found, caller)\n",
         new="",
         test=f"{_TABLE}[stranger-token]",
     ),
     EdgeDefect(
-        name="a_stranger_sees_a_job",
-        guard="What is in no project of a caller's is not there for it",
-        file="dispatcher/service/jobs.py",
-        old="        await self._kinship.expect_visible(found, caller)\n",
+        name="a_mate_changes_what_is_anothers",
+        guard="Who sees a container or job and does not own it may not change it",
+        file="dispatcher/service/stored.py",
+        old="        await self._kinship.expect_own(found, caller)\n",
         new="",
-        test=f"{_TABLE}[stranger-token]",
+        test=f"{_TABLE}[mate-token]",
     ),
     EdgeDefect(
-        name="a_mate_cancels_anothers_container",
-        guard="Who sees a container and does not own it may not change it",
+        name="who_changes_something_is_told_whose_way_it_was_in",
+        guard="An answer to a change names nothing that its reader does not see",
+        file="dispatcher/service/stored.py",
+        old="        return self.shown(await self.get(thing_id), caller)",
+        new="        return await self.get(thing_id)",
+        test=f"{_NAMES}[PATCH /v1/containers/{{id}}]",
+    ),
+    EdgeDefect(
+        name="who_asks_again_is_told_whose_way_it_was_in",
+        guard="What a request made before is answered as all else is",
         file="dispatcher/service/containers.py",
-        old="        await self._kinship.expect_own(found, caller)\n",
-        new="",
-        test=f"{_TABLE}[mate-token]",
+        old="        return [self._stored.shown(each, caller) for each in made]",
+        new="        return made",
+        test=f"{_NAMES}[POST /v1/containers]",
     ),
     EdgeDefect(
-        name="a_mate_cancels_anothers_job",
-        guard="Who sees a job and does not own it may not change it",
-        file="dispatcher/service/jobs.py",
-        old="        await self._kinship.expect_own(found, caller)\n",
-        new="",
-        test=f"{_TABLE}[mate-token]",
+        name="a_plan_names_who_would_make_way",
+        guard="A plan names nothing that its reader does not see",
+        file="dispatcher/service/visibility.py",
+        old='    if step.action == "preempt":',
+        new='    if step.action == "never":',
+        test="tests/unit/test_visibility.py::test_a_plan_names_nobody_elses",
     ),
     EdgeDefect(
         name="a_user_is_answered_as_an_admin",
@@ -352,9 +364,28 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_policy_holds_for_no_dispatch",
         guard="Policies hold for what is dispatched",
         file="dispatcher/service/jobs.py",
-        old="            expect_allowed_run(self._policies, template, caller)\n",
-        new="",
+        old="            allowed = govern_run(self._policies, template, caller)",
+        new="            allowed = template",
         test=f"{_POLICY}[image]",
+    ),
+    EdgeDefect(
+        name="what_a_policy_fills_in_is_no_part_of_a_run",
+        guard="What a template leaves open is filled in for each run that is dispatched",
+        file="dispatcher/service/governing.py",
+        old="    return replace(template, tasks=tasks, priority=priority)",
+        new="    return template if tasks or priority else template",
+        test=(
+            "tests/unit/test_policies.py"
+            "::test_what_is_left_open_is_filled_in_by_each_way[instance_types]"
+        ),
+    ),
+    EdgeDefect(
+        name="a_run_is_dispatched_with_the_priority_of_its_template",
+        guard="The priority of a run is within the policies for who dispatches it",
+        file="dispatcher/service/governing.py",
+        old="    return replace(template, tasks=tasks, priority=priority)",
+        new="    return replace(template, tasks=tasks)",
+        test=_LEAD,
     ),
     EdgeDefect(
         name="a_policy_holds_for_no_priority_of_a_job",

@@ -41,7 +41,7 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources
 from longshore.pool.model import Launch, Payer, SecretKind, SecretUse
-from tests.store_values import containers_of, url_in
+from tests.store_values import container, containers_of, url_in
 
 T = TypeVar("T")
 
@@ -212,6 +212,8 @@ launches = st.builds(
 def store() -> Iterator[Store]:
     with tempfile.TemporaryDirectory() as directory:
         opened = Store.open(url_in(Path(directory)))
+        above = container(opened.next_sequences(1)[0], id="c-above")
+        opened.write([InsertContainers(containers=(above,), user="ann")]).result(30)
         yield opened
         opened.close()
 
@@ -222,7 +224,8 @@ def test_containers_and_attempts(
     store: Store, first: Container, later: Container, tried: list[Attempt]
 ) -> None:
     (sequence,) = store.next_sequences(1)
-    first = replace(first, id=f"c-{sequence}", sequence=sequence)
+    parent = "c-above" if first.parent else ""
+    first = replace(first, id=f"c-{sequence}", sequence=sequence, parent=parent)
     store.write([InsertContainers(containers=(first,), user="ann")]).result(30)
     assert shown(store.container(first.id)) == shown(first)
     progress = replace(
@@ -249,13 +252,14 @@ def test_containers_and_attempts(
 def test_jobs_and_their_containers(store: Store, first: Job, later: Job) -> None:
     sequence = store.next_job_sequence()
     number = len(first.tasks)
-    first = replace(first, id=f"j-{sequence}", sequence=sequence, tallies=first.tallies[:number])
+    parent, tallies = "c-above" if first.parent else "", first.tallies[:number]
+    first = replace(first, id=f"j-{sequence}", sequence=sequence, parent=parent, tallies=tallies)
     numbers = store.next_sequences(sum(task.size for task in first.tasks))
     containers = containers_of(first, numbers[0])
     store.write([InsertJob(job=first, containers=containers, user="ann")]).result(30)
     assert shown(store.job(first.id)) == shown(first)
-    for container in containers:
-        assert shown(store.container(container.id)) == shown(container)
+    for each in containers:
+        assert shown(store.container(each.id)) == shown(each)
     progress = replace(
         first,
         state=later.state,

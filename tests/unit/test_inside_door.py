@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec import UNSET
 
+from longshore.client import AsyncClient
 from longshore.dispatcher.api.inside import ContainerDoor
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
 from longshore.dispatcher.domain.audit import AuditFilter
@@ -59,6 +62,21 @@ class Inside:
         **headers: str,
     ) -> tuple[int, Any]:
         """Return the status and the JSON of what is answered inside."""
+        answer = await self.answered(method, path, body, attempt=attempt, worker=worker, **headers)
+        is_json = "json" in dict(answer.headers).get("content-type", "")
+        return answer.status, json.loads(answer.body) if answer.body and is_json else None
+
+    async def answered(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        attempt: str = "",
+        worker: str = "i-1",
+        **headers: str,
+    ) -> ApiAnswer:
+        """Return what is answered inside."""
         answered: asyncio.Future[ApiAnswer] = asyncio.get_running_loop().create_future()
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
@@ -72,9 +90,7 @@ class Inside:
             body=b"" if body is None else json.dumps(body).encode(),
         )
         self.door.call(call, answered.set_result)
-        answer = await answered
-        is_json = "json" in dict(answer.headers).get("content-type", "")
-        return answer.status, json.loads(answer.body) if answer.body and is_json else None
+        return await answered
 
     async def outside(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Return what ann is answered who asks from outside, by her token."""
@@ -153,7 +169,7 @@ async def test_each_endpoint_answers_inside_as_it_should(inside: Inside, *, own:
 
 
 def _expected(row: Row, *, own: bool) -> int:
-    if row.whom in ("admin", "monitor") or row.path.endswith(("/logs", "/events")):
+    if row.whom in ("admin", "monitor") or row.path.endswith(("/secrets", "/events")):
         return 403
     if "{project}" in row.path:
         return row.good if row.whom == "see" else 403
@@ -264,9 +280,13 @@ async def test_a_tree_is_cancelled_whole_and_told_what_it_costs(inside: Inside) 
     bystander = await inside.made("/v1/containers", CONTAINER, inside=False)
     await inside.rig.pass_time(3600)
     await inside.rig.finish(child)
-    _, seen = await inside.outside("GET", f"/v1/containers/{inside.parent}")
+    _, seen = await inside.outside("GET", f"/v1/containers/{inside.parent}?tree=true")
     _, spent = await inside.outside("GET", f"/v1/containers/{child}")
+    assert "cost_of_tree_usd" not in spent
     assert 0 < seen["cost_of_tree_usd"] == spent["cost_usd"]
+    async with AsyncClient(inside.url, inside.token) as client:
+        told = [await client.container(inside.parent, tree=tree) for tree in (True, False)]
+    assert [each.cost_of_tree_usd for each in told] == [Decimal(str(spent["cost_usd"])), UNSET]
     path = f"/v1/containers/{inside.parent}/cancel"
     assert (await inside.outside("POST", path, {"tree": True}))[0] == 202
     await inside.rig.settled()
@@ -274,7 +294,8 @@ async def test_a_tree_is_cancelled_whole_and_told_what_it_costs(inside: Inside) 
         assert (await inside.outside("GET", f"/v1/containers/{each}"))[1]["cancel_requested"]
     assert (await inside.outside("GET", f"/v1/jobs/{job}"))[1]["cancel_requested"]
     assert not (await inside.outside("GET", f"/v1/containers/{bystander}"))[1]["cancel_requested"]
-    assert "cost_of_tree_usd" not in (await inside.outside("GET", f"/v1/containers/{bystander}"))[1]
+    alone = await inside.outside("GET", f"/v1/containers/{bystander}?tree=true")
+    assert "cost_of_tree_usd" not in alone[1]
 
 
 async def test_what_an_ended_container_left_is_cancelled_with_its_tree(inside: Inside) -> None:
@@ -284,6 +305,26 @@ async def test_what_an_ended_container_left_is_cancelled_with_its_tree(inside: I
     assert (await inside.outside("POST", path, {}))[0] == 409
     assert (await inside.outside("POST", path, {"tree": True}))[0] == 202
     assert (await inside.outside("GET", f"/v1/containers/{child}"))[1]["cancel_requested"]
+
+
+async def test_the_output_of_a_child_is_read_and_not_followed(inside: Inside) -> None:
+    child = await inside.made("/v1/containers", CONTAINER)
+    await inside.rig.start(child, "i-1")
+    inside.rig.push_log(child, b"half way\n")
+    path = f"/v1/containers/{child}/logs"
+    for query in ("", "?follow=false", "?offset=0&follow=0"):
+        answer = await inside.answered("GET", path + query)
+        assert (answer.status, answer.body) == (200, b"half way\n")
+    for query in ("?follow=true", "?follow=1", "?follow=false&follow=true"):
+        assert (await inside.ask("GET", path + query))[0] == 403
+    own = await inside.ask("GET", f"/v1/containers/{inside.parent}/logs")
+    assert own[0] == 404
+
+
+async def test_the_names_of_secrets_are_not_told_inside(inside: Inside) -> None:
+    for project in ("a", "b"):
+        status, answer = await inside.ask("GET", f"/v1/projects/{project}/secrets")
+        assert (status, "items" in answer) == (403, False)
 
 
 async def test_a_tree_has_so_many_generations(inside: Inside) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.domain.messages import (
     Change,
     InsertContainers,
     RequestCancel,
+    RequestJobCancel,
     SaveContainer,
+    SaveJob,
 )
 from longshore.dispatcher.domain.queries import ContainerFilter
 from longshore.dispatcher.store.errors import ParentClosed
@@ -70,10 +73,11 @@ def test_descendants_are_all_below_and_what_they_cost(store: Store) -> None:
     family(store, *TREE)
     ended = replace(child("c-b", "c-a", 2), state=ContainerState.FAILED, cost_usd=Decimal("0.5"))
     write(store, SaveContainer(container=ended))
-    found = store.descendants("c-a")
-    assert (found.containers, found.jobs) == (("c-c", "c-d"), ())
-    assert (found.number, found.cost_usd) == (3, Decimal("0.5"))
-    assert store.descendants("c-x").number == 0
+    for of, rest in (("c-a", ("c-c", "c-d")), ("c-b", ("c-c",)), ("c-x", ())):
+        found = store.open_below(of)
+        assert (found.containers, found.jobs) == (rest, ())
+    costs = [store.cost_below_usd(of) for of in ("c-a", "c-b", "c-x")]
+    assert costs == [Decimal("0.5"), Decimal(0), None]
 
 
 def test_what_a_job_of_a_child_has_is_below_too(store: Store) -> None:
@@ -81,8 +85,10 @@ def test_what_a_job_of_a_child_has_is_below_too(store: Store) -> None:
     made = job(7, task("t", 2), parent="c-a")
     first, second = insert_job(store, made, 7)
     write(store, InsertContainers(containers=(child("c-a2", "c-a", 20),), user="u"))
-    found = store.descendants("c-a")
-    assert (found.containers, found.jobs, found.number) == (("c-a2",), ("j-7",), 3)
+    found = store.open_below("c-a")
+    assert (found.containers, found.jobs) == (("c-a2",), ("j-7",))
+    write(store, SaveContainer(container=replace(second, cost_usd=Decimal("0.25"))))
+    assert store.cost_below_usd("c-a") == Decimal("0.25")
     assert store.ancestors(second.id) == ("j-7", "c-a")
     assert store.ancestors(first.id) == ("j-7", "c-a")
 
@@ -92,6 +98,22 @@ def test_a_closed_parent_takes_no_job(store: Store) -> None:
     write(store, RequestCancel(container_id="c-a"))
     with pytest.raises(ParentClosed):
         insert_job(store, job(7, task(), parent="c-a"), 7)
+    assert store.job("j-7") is None
+
+
+@pytest.mark.parametrize("how", ["ended", "cancelled", "unknown"])
+def test_a_closed_job_has_no_more_runs(store: Store, how: str) -> None:
+    made, parent = job(1, task()), "j-1"
+    insert_job(store, made, 1)
+    match how:
+        case "ended":
+            write(store, SaveJob(job=replace(made, state=JobState.CANCELLED)))
+        case "cancelled":
+            write(store, RequestJobCancel(job_id="j-1"))
+        case _:
+            parent = "j-unknown"
+    with pytest.raises(ParentClosed):
+        insert_job(store, job(7, task(), parent=parent), 7)
     assert store.job("j-7") is None
 
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from longshore.dispatcher.config.model import LimitsConfig
 from longshore.dispatcher.domain.jobs import Job, JobTypeSpec, Overlap, Schedule
+from longshore.dispatcher.domain.messages import RequestJobCancel
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.service.contracts import Conflict, NewJob, Unavailable
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
@@ -119,6 +121,34 @@ async def test_a_launch_of_who_has_ended_is_not_noted(services: Services) -> Non
     with pytest.raises(Conflict):
         await runs_by(services).note(template, TEN)
     assert (await services.jobs.job(template.id, caller=ME)).launched_for is None
+
+
+async def test_of_what_is_being_cancelled_nothing_is_run(
+    services: Services, rig: Rig, store: Store
+) -> None:
+    rig.now = TEN - 60
+    template = await submit(services)
+    # Committed, and the engine has not heard of it yet.
+    await asyncio.wrap_future(store.write([RequestJobCancel(job_id=template.id)]))
+    clock = iter((TEN, ELEVEN))
+    counted: Counter[LaunchResult] = Counter()
+    service = PeriodicJobs(
+        jobs=rig.engine.table.jobs,
+        runs=runs_by(services),
+        wall=lambda: next(clock),
+        now=lambda: rig.now,
+        results=counted,
+    )
+    rig.now = TEN
+    await service.begin()
+    with capture_logs() as logs:
+        for _ in (TEN, ELEVEN):
+            await service.look()
+            await asyncio.gather(*service._launches)
+    told = [(each["log_level"], each["why"]) for each in logs if "launched" in each["event"]]
+    assert told == [("warning", f"job {template.id} is being cancelled: nothing more is run of it")]
+    assert counted == {LaunchResult.REFUSED: 2}
+    assert await runs_of(services, template) == []
 
 
 @pytest.mark.parametrize(("overlap", "launched"), [(Overlap.ALLOW, 2), (Overlap.FORBID, 1)])

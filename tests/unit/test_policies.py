@@ -7,7 +7,7 @@ harmless, fails: so a new endpoint has its row before it is there.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,12 @@ import pytest
 import pytest_asyncio
 
 from longshore.dispatcher.config.model import AuthConfig, AuthMode
-from longshore.dispatcher.domain.containers import Preemptible
+from longshore.dispatcher.domain.containers import (
+    PRIORITY_DEFAULT,
+    ContainerSpec,
+    Preemptible,
+)
+from longshore.dispatcher.domain.jobs import JobTask, JobTypeSpec, Parameters
 from longshore.dispatcher.domain.policies import (
     Asked,
     Policies,
@@ -25,6 +30,7 @@ from longshore.dispatcher.domain.policies import (
     PolicyRequest,
 )
 from longshore.dispatcher.domain.principals import Door, Principal, Role
+from longshore.dispatcher.service.contracts import NewJob
 from longshore.dispatcher.service.services import Services
 from longshore.dispatcher.service.tokens import NewToken
 from longshore.drivers.interface import InstanceType
@@ -157,6 +163,60 @@ HARMLESS = {
     "POST /v1/tokens",
     "POST /v1/tokens/{id}/revoke",
 }
+OPEN: dict[str, Any] = {"command": ["true"], "cpus": 1, "memory": "16MiB"}
+KEPT_WAYS = tuple(way for way in SPEC_WAYS if way != "plan")
+"""The ways after which something is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """A rule, and what it fills in for who left it open."""
+
+    name: str
+    policy: Policy
+    #: Returns what it fills in, of a specification and the priority that it is kept with.
+    got: Callable[[ContainerSpec, int], Any]
+    filled: Any
+
+
+FILLING = (
+    Filling(
+        name="time_limit_default",
+        policy=policy(time_limit_default_s=50.0, time_limit_max_s=100.0),
+        got=lambda spec, _: spec.time_limit_s,
+        filled=50,
+    ),
+    Filling(
+        name="time_limit",
+        policy=policy(time_limit_max_s=100.0),
+        got=lambda spec, _: spec.time_limit_s,
+        filled=100,
+    ),
+    Filling(
+        name="priority",
+        policy=policy(priority_max=400),
+        got=lambda _, priority: priority,
+        filled=400,
+    ),
+    Filling(
+        name="price",
+        policy=policy(price_max_usd_per_hour=Decimal("0.5")),
+        got=lambda spec, _: spec.constraints.max_price_usd_per_hour,
+        filled=Decimal("0.5"),
+    ),
+    Filling(
+        name="preemptible",
+        policy=policy(preemptible_only=True),
+        got=lambda spec, _: spec.constraints.preemptible,
+        filled=Preemptible.REQUIRED,
+    ),
+    Filling(
+        name="instance_types",
+        policy=policy(instance_types=("huge", "small")),
+        got=lambda spec, _: spec.constraints.instance_types,
+        filled=("huge", "small"),
+    ),
+)
 ROUTES = {
     "container": "POST /v1/containers",
     "list": "POST /v1/containers",
@@ -178,7 +238,7 @@ class Ways:
         self, url: str, services: Services, session: aiohttp.ClientSession, token: str
     ) -> None:
         self._url = url
-        self._services = services
+        self.services = services
         self._session = session
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
@@ -190,13 +250,22 @@ class Ways:
 
     def under(self, policies: Policies) -> None:
         """Let these policies hold from now on."""
-        self._services.containers._policies = policies
-        self._services.jobs._policies = policies
+        self.services.containers._policies = policies
+        self.services.jobs._policies = policies
 
     async def made(self, path: str, body: Any) -> str:
         status, answer = await self.send("POST", path, body)
         assert status == 201, answer
         return str(answer["id"])
+
+    async def kept(self, answer: Any) -> list[tuple[ContainerSpec, int]]:
+        """Return what is kept of the last thing that an answer has, with its priority."""
+        made = answer["items"][-1]["id"] if "items" in answer else answer["id"]
+        if made.startswith("c-"):
+            container = await self.services.containers.container(made, caller=ME)
+            return [(container.spec, container.priority)]
+        job = await self.services.jobs.job(made, caller=ME)
+        return [(task.spec, job.priority) for task in job.tasks]
 
     async def go(
         self, way: str, spec: dict[str, Any], priority: int | None, policies: Policies
@@ -301,6 +370,40 @@ async def test_what_keeps_every_rule_is_taken_in_by_each_way(ways: Ways) -> None
     for way in WAYS:
         status, answer, _ = await ways.go(way, GOOD, 600, policies)
         assert status in (200, 201), (way, answer)
+
+
+@pytest.mark.parametrize("rule", FILLING, ids=lambda each: each.name)
+async def test_what_is_left_open_is_filled_in_by_each_way(ways: Ways, rule: Filling) -> None:
+    got = {}
+    for way in KEPT_WAYS:
+        status, answer, _ = await ways.go(way, OPEN, None, Policies(rules=(rule.policy,)))
+        assert status in (200, 201), (way, answer)
+        got[way] = [rule.got(*each) for each in await ways.kept(answer)]
+    assert got == {way: [rule.filled] for way in got}
+
+
+async def test_a_lead_runs_the_template_of_an_admin_within_its_own_policies(ways: Ways) -> None:
+    ways.under(Policies(rules=(policy(time_limit_max_s=100.0, priority_max=400),)))
+    jobs = ways.services.jobs
+    parameters = JobTypeSpec(parameters=Parameters())
+    spec = make_container(1).spec
+    template = await jobs.submit(
+        NewJob(
+            name="",
+            priority=PRIORITY_DEFAULT,
+            project="a",
+            labels=(),
+            tasks=(JobTask(name="t", spec=spec),),
+            terms=parameters,
+        ),
+        caller=ME,
+        idempotency_key="",
+        fingerprint="",
+    )
+    assert (template.priority, template.tasks[0].spec.time_limit_s) == (PRIORITY_DEFAULT, None)
+    lead = replace(ANN, user="lea", role=Role.LEAD)
+    run = await jobs.dispatch(template.id, {}, caller=lead, idempotency_key="", fingerprint="")
+    assert (run.priority, run.tasks[0].spec.time_limit_s) == (400, 100)
 
 
 async def test_every_route_that_changes_something_is_a_way_or_harmless(ways: Ways) -> None:

@@ -158,7 +158,7 @@ def test_the_launch_of_a_run_is_noted_with_the_run_or_not_at_all(store: Store) -
     assert store.job("j-3") == run
     cancelled = replace(template, state=JobState.CANCELLED, launched_for=0.0)
     store.write([SaveJob(job=cancelled)], wait=True).result(30)
-    late = job(4, task("a"), parent="j-1")
+    late = job(4, task("a"))
     insert = InsertJob(job=late, containers=containers_of(late, 2), user="ann")
     noted = NoteJobLaunch(job_id="j-1", launched_for=1_800_000_000.0)
     refused = store.write([insert, noted]).exception(30)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import aiohttp
@@ -13,13 +15,19 @@ import pytest
 from longshore.dispatcher.api.routes.events import without_others
 from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.domain.containers import Reason, WaitReason
+from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.messages import Change, SaveAttempt, SaveJob
 from longshore.dispatcher.domain.principals import Door, Principal, Role
+from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
+from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedStep
 from longshore.dispatcher.service.tokens import NewToken, TokenService
 from longshore.dispatcher.service.visibility import (
     shown_container,
+    shown_plan,
     shown_reason,
     shown_sentence,
 )
+from longshore.dispatcher.state.job_registry import JobResult
 from tests.api_server import serving
 from tests.doors import doors_of
 from tests.rigs.api import ApiRig
@@ -172,6 +180,140 @@ async def test_why_one_waits_names_nobody_elses(monkeypatch: pytest.MonkeyPatch)
 def test_an_event_names_what_its_reader_sees(data: dict[str, Any], shown: dict[str, Any]) -> None:
     assert without_others(data, ANN, project_of) == {**data, **shown}
     assert without_others(data, ME, project_of) is data
+
+
+TASK = {"command": ["true"], "cpus": 1}
+SYSBATCH = {"type": "sysbatch", "tasks": [TASK]}
+RUN = {"parameterized": {"optional": {"X": ""}}, "tasks": [TASK]}
+CALLS = {
+    "POST /v1/containers": TASK,
+    "GET /v1/containers": None,
+    "GET /v1/containers/{id}": None,
+    "PATCH /v1/containers/{id}": {"priority": 7},
+    "POST /v1/containers/{id}/cancel": {},
+    "POST /v1/jobs": {"tasks": [TASK]},
+    "GET /v1/jobs": None,
+    "GET /v1/jobs/{id}": None,
+    "PATCH /v1/jobs/{id}": {"priority": 7},
+    "PUT /v1/jobs/{id}": SYSBATCH,
+    "POST /v1/jobs/{id}/dispatch": {},
+    "POST /v1/jobs/{id}/cancel": {},
+}
+"""Every call that is answered with a container or a job, and its body."""
+EXPLAINED = "GET /v1/containers/{id}/explain"
+"""It has a test of its own: most of what it says is of now, and not kept."""
+
+
+async def named(rig: ApiRig, thing_id: str) -> None:
+    """Let a thing have a reason, in the store and to stay, that names another's container."""
+    store = rig.store
+    reason = Reason(code="preempted", message="it made way for c-theirs000000")
+    if thing_id.startswith("j-"):
+        job = store.job(thing_id)
+        assert job is not None
+        result = JobResult(state=JobState.FAILED, reason=reason)
+        rig.engine.table.jobs.conclude(thing_id, result)
+        changes: list[Change] = [SaveJob(job=replace(job, reason=reason))]
+    else:
+        container = store.container(thing_id)
+        assert container is not None
+        changes = [SaveAttempt(attempt=make_attempt(container, reason=reason))]
+    await asyncio.wrap_future(store.write(changes))
+
+
+@pytest.mark.parametrize("call", [*CALLS, "the tree", "a list"])
+async def test_no_answer_names_nobody_elses(call: str) -> None:
+    rig = ApiRig()
+    async with rig.served() as services:
+        doors = doors_of(services, mode=AuthMode.REQUIRED, now=lambda: rig.now)
+        async with serving(services, doors=doors) as (url, _), aiohttp.ClientSession() as session:
+            ann = await token_of(services.tokens, "a")
+
+            async def ask(method: str, path: str, body: Any) -> str:
+                headers = {**ann, "Idempotency-Key": path} if method == "POST" else ann
+                async with session.request(
+                    method, url + path, json=body, headers=headers
+                ) as answer:
+                    text = await answer.text()
+                    assert answer.status in (200, 201, 202), text
+                    return text
+
+            body: Any
+            match call:
+                case "the tree":
+                    call, body = "POST /v1/containers/{id}/cancel", {"tree": True}
+                case "a list":
+                    call, body = "POST /v1/containers", [TASK, TASK]
+                case _:
+                    body = CALLS[call]
+            method, path = call.split()
+            if path.startswith("/v1/containers"):
+                made = await ask("POST", "/v1/containers", body if isinstance(body, list) else TASK)
+            elif path.endswith("/dispatch"):
+                template = json.loads(await ask("POST", "/v1/jobs", RUN))["id"]
+                path = path.replace("{id}", template)
+                made = await ask("POST", path, {})
+            else:
+                made = await ask(
+                    "POST", "/v1/jobs", SYSBATCH if method == "PUT" else {"tasks": [TASK]}
+                )
+            first = json.loads(made)
+            thing = first["items"][0]["id"] if "items" in first else first["id"]
+            await rig.settled()
+            await named(rig, thing)
+            text = await ask(method, path.replace("{id}", thing), body)
+    assert "it made way for what is another project's" in text
+    assert "theirs" not in text
+
+
+async def test_every_call_that_answers_a_container_or_a_job_is_tried() -> None:
+    rig = ApiRig()
+    async with (
+        rig.served() as services,
+        serving(services) as (url, _),
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/openapi.json") as answer,
+    ):
+        paths = (await answer.json())["paths"]
+    telling = {
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if re.search(
+            r"/(Container|Job)(Answer|List)\"|/ExplanationAnswer\"",
+            json.dumps(operation["responses"]),
+        )
+    }
+    assert telling == {*CALLS, EXPLAINED}
+
+
+def test_a_plan_names_nobody_elses() -> None:
+    zero = Counts()
+    waits = WaitReason(code="behind", message="behind c-theirs000000: x", behind="c-theirs000000")
+    steps = tuple(
+        PlannedStep(instance_id="i-1", action=action, detail=detail)
+        for action, detail in (
+            ("preempt", "c-mine00000000-1, c-theirs000000-2 must make way for it"),
+            ("wait", "behind c-theirs000000: x"),
+        )
+    )
+    plan = JobPlan(
+        counts=zero,
+        creates=(),
+        least_usd_per_hour=Decimal(0),
+        most_usd_per_hour=Decimal(0),
+        waiting=(waits,),
+        steps=steps,
+        steps_left_out=0,
+    )
+    shown = shown_plan(plan, ANN, project_of)
+    assert [each.detail for each in shown.steps] == [
+        "c-mine00000000-1, an attempt of another project must make way for it",
+        "behind what is another project's: x",
+    ]
+    assert shown.waiting[0].behind == ""
+    assert "theirs" not in shown.waiting[0].message
+    assert shown_plan(plan, ME, project_of) is plan
 
 
 async def test_one_key_is_anothers_in_another_project() -> None:

@@ -32,6 +32,7 @@ from longshore.dispatcher.api.validate.parameters import (
     PROJECT,
     USER,
     Choices,
+    Switch,
     Text,
 )
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
@@ -52,6 +53,9 @@ _INSTANCE = Text(name="instance", description="Only those that an attempt of ran
 _JOB = Text(name="job", description="Only the containers of this job, by its id.")
 _TASK = Text(name="task", description="Only those of tasks of this name.")
 _PARENT = Text(name="parent", description="Only those that this container submitted from inside.")
+_TREE = Switch(
+    name="tree", description="Also what it and all that it submitted from inside have cost."
+)
 _SUBMISSIONS: Mapping[str, Any] = {
     "one container": {
         "name": "train",
@@ -68,6 +72,7 @@ LIST_PARAMETERS = (
     *(_STATE, USER, PROJECT, NAME, _INSTANCE, _JOB, _TASK, ARRAY_INDEX, _PARENT),
     *PAGE_PARAMETERS,
 )
+SHOW_PARAMETERS = (_TREE,)
 
 
 class ContainerRoutes:
@@ -138,14 +143,16 @@ class ContainerRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one container, with why its log does not come."""
-        caller = caller_of(request)
+        with_tree, caller = QueryString(request, SHOW_PARAMETERS).switch(_TREE), caller_of(request)
         container = await self._containers.container(path_id(request, "container"), caller=caller)
+        # Who waits for a container asks for it again and again, and its tree may be large.
+        cost_usd = await self._containers.cost_of_tree_usd(container) if with_tree else None
         standing, problem = self._standing(container, caller), self._logs.problem(container)
         answer = container_answer(
             container,
             standing,
             log_problem=problem or None,
-            cost_of_tree_usd=await self._containers.cost_of_tree_usd(container),
+            cost_of_tree_usd=cost_usd,
         )
         return json_response(answer)
 
@@ -265,6 +272,7 @@ def _of_one(containers: ContainerRoutes, container: str) -> list[Route]:
             description="With up to 100 attempts, and with why its log does not come where that is "
             "so.",
             answer=(wire.ContainerAnswer,),
+            parameters=SHOW_PARAMETERS,
         ),
         Route(
             method="PATCH",

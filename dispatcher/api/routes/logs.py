@@ -208,5 +208,6 @@ def log_routes(logs: LogRoutes) -> list[Route]:
             media_type="application/octet-stream",
             parameters=_PARAMETERS,
             streams=True,
+            followed_by=_FOLLOW.name,
         ),
     ]

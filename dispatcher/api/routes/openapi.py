@@ -43,6 +43,7 @@ DOCUMENT = web.AppKey("document", bytes)
 """The document of an application, as it is answered."""
 KEY_HEADER = "Idempotency-Key"
 _PROBLEM = "application/problem+json"
+_NOT_FOLLOWED = frozenset({"false", "0"})
 _REFERENCE = "#/components/schemas/{name}"
 _NOT_TOLD = ("command", "entrypoint", "env", "after")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -182,6 +183,8 @@ class Route:
     answer_headers: tuple[str, ...] = ()
     #: Whether its answers go on; HEAD is not asked for these.
     streams: bool = False
+    #: Without which parameter they end with what there is, "" where they always go on.
+    followed_by: str = ""
     #: Whom it answers.
     access: Access = Access.MEMBERS
     #: Whether it changes nothing though its method could.
@@ -191,6 +194,12 @@ class Route:
     def changes(self) -> bool:
         """Return whether it is to change something: each such request is in the audit log."""
         return self.method != "GET" and not self.only_asks
+
+    def goes_on(self, request: web.Request) -> bool:
+        """Return whether the answer to a request does not end with what there is by now."""
+        if not self.streams or not self.followed_by:
+            return self.streams
+        return not _NOT_FOLLOWED.issuperset(request.query.getall(self.followed_by, []))
 
 
 def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:

@@ -445,8 +445,8 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     is asked for alone. `attempt_count` is how many there were. `cancel_requested` says that it is
     to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
     `log_problem`, of one that is asked for alone, is why what it writes does not come at present,
-    or that some of it was lost. `cost_of_tree_usd`, there too, is what it and all below it cost,
-    where it submitted any from inside.
+    or that some of it was lost. `cost_of_tree_usd`, where the tree is asked for, is what it and
+    all below it cost, if it submitted any from inside.
     """
 
     id: Annotated[str, NEVER_ABSENT]

@@ -19,7 +19,7 @@ from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import container_words, job_words, output, times
 from longshore.dispatcher.cli.answers import CONTAINER_STATES, UNFINISHED_STATES, read, read_awaited
 from longshore.dispatcher.cli.client import CommandClient
-from longshore.dispatcher.cli.ids import container_path, job_path, path_of
+from longshore.dispatcher.cli.ids import container_path, is_job, job_path, path_of
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import print_job
 from longshore.dispatcher.cli.render.job_runs import print_runs
@@ -130,7 +130,7 @@ def ps_row(seen: ContainerAnswer) -> tuple[str, ...]:
 @server_command
 def show(*, client: CommandClient, identifier: str, as_json: bool) -> None:
     """Show everything about a container or a job; of one that has runs, the newest of them."""
-    raw = client.get(path_of(identifier))
+    raw = client.get(path_of(identifier), () if is_job(identifier) else (("tree", "true"),))
     if as_json:
         output.print_json(raw)
         return
