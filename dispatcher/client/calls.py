@@ -428,8 +428,16 @@ def jobs(
 
     `parent` is the template whose runs are asked for; `own` leaves all runs out.
     """
-    filters = {"state": state, "user": user, "project": project, "name": name}
-    return _listing("jobs", JobList, **filters, parent=parent, own=own)
+    return _listing(
+        "jobs",
+        JobList,
+        state=state,
+        user=user,
+        project=project,
+        name=name,
+        parent=parent,
+        own=own,
+    )
 
 
 def change_job(
