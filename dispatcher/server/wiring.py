@@ -188,7 +188,6 @@ class Server:
             leftovers=performer.leftovers,
             engine=config.engine.name,
             limits=config.limits,
-            audit=config.audit,
             policies=policies_of(config),
         )
         periodic = self._periodic(runtime, services, metrics)
@@ -214,6 +213,7 @@ class Server:
             Store.open,
             config.store,
             max_pending=config.limits.pending_writes,
+            audit=config.audit,
             data_dir=Path(config.data_dir),
             accept_new=self._accept_new_store,
         )

@@ -14,16 +14,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from longshore.dispatcher.config.model import AuditConfig
 from longshore.dispatcher.domain.audit import AuditEntry, AuditFilter, AuditPage
-from longshore.dispatcher.domain.messages import ForgetAudit, SaveAudit
+from longshore.dispatcher.domain.messages import SaveAudit
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
 
-FORGET_EACH_ENTRIES = 500
-"""After how many new entries old ones are looked for: more go at a time than come."""
 DETAIL_CHARACTERS = 500
 WRITTEN_WITHIN_S = 5.0
 """How long who reads waits until all of it is written."""
@@ -48,11 +45,8 @@ class AuditService:
     `last` is the highest number that an entry has, 0 without any.
     """
 
-    def __init__(
-        self, *, store: Store, config: AuditConfig, last: int, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, *, store: Store, last: int, now: Callable[[], float]) -> None:
         self._store = store
-        self._config = config
         self._last = last
         self._now = now
 
@@ -72,11 +66,8 @@ class AuditService:
             address=address,
             action=action,
         )
-        changes: list[SaveAudit | ForgetAudit] = [SaveAudit(entry=entry)]
-        if entry.sequence % FORGET_EACH_ENTRIES == 0:
-            changes.append(self._forgetting(entry))
         try:
-            self._store.write_behind(changes)
+            self._store.write_behind([SaveAudit(entry=entry)])
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
         return entry
@@ -104,9 +95,3 @@ class AuditService:
             return await asyncio.to_thread(self._store.audit, which, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
-
-    def _forgetting(self, newest: AuditEntry) -> ForgetAudit:
-        return ForgetAudit(
-            before=newest.at - self._config.kept_s,
-            sequence=newest.sequence - self._config.entries,
-        )

@@ -11,6 +11,7 @@ _WORTHLESS = (
     "tests/unit/test_access_table.py::test_what_is_no_credential_is_answered_401_everywhere"
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
+_TOKENS = "tests/unit/test_tokens.py::"
 _SERVER = "tests/e2e/test_access.py"
 
 ACCESS: Final[tuple[EdgeDefect, ...]] = (
@@ -37,6 +38,22 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         old="        if self.expires_at is not None and self.expires_at <= now:",
         new="        if False:",
         test=f"{_WORTHLESS}[expired]",
+    ),
+    EdgeDefect(
+        name="tokens_run_out_for_good",
+        guard="Tokens that ended long ago do not count against the limit",
+        file="dispatcher/service/tokens.py",
+        old="        self._forget_ended()\n        if len(self._tokens)",
+        new="        if len(self._tokens)",
+        test=f"{_TOKENS}test_tokens_of_a_day_do_not_use_up_what_there_may_be",
+    ),
+    EdgeDefect(
+        name="a_clock_set_back_keeps_old_tokens",
+        guard="Who looks at times does so though the clock was set back",
+        file="dispatcher/service/tokens.py",
+        old="        if self._forgot_at <= now < self._forgot_at + FORGET_EACH_S:",
+        new="        if now < self._forgot_at + FORGET_EACH_S:",
+        test=f"{_TOKENS}test_a_clock_that_was_set_back_does_not_keep_them",
     ),
     EdgeDefect(
         name="who_shows_nothing_is_let_in",
@@ -137,7 +154,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         guard="An entry of the audit log is queued before what it tells of",
         file="dispatcher/service/audit.py",
         old=(
-            "        try:\n            self._store.write_behind(changes)\n"
+            "        try:\n            self._store.write_behind([SaveAudit(entry=entry)])\n"
             "        except (StoreBusy, StoreClosed) as error:\n"
             "            raise Unavailable(str(error)) from error\n"
         ),
