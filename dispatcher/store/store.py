@@ -246,13 +246,14 @@ class Store:
         """
         return self._writer.write(changes, wait=wait)
 
-    def write_behind(self, changes: Sequence[Change]) -> None:
+    def write_behind(self, changes: Sequence[Change]) -> Future[None]:
         """Queue `changes` as `write` does, for whom their commit is worth no commit of its own.
 
         They are committed with whatever is queued next, never after it, and within `BEHIND_S` when
-        nothing is. Raises `StoreBusy` when too much is pending, and `StoreClosed`.
+        nothing is; the future is done then, and before that of any call behind it. Raises
+        `StoreBusy` when too much is pending, and `StoreClosed`.
         """
-        self._writer.write(changes, wait=False, within_s=BEHIND_S)
+        return self._writer.write(changes, wait=False, within_s=BEHIND_S)
 
     async def committed(self, *, within_s: float) -> None:
         """Wait until all is committed that is queued by now, or for so long."""

@@ -11,6 +11,7 @@ _WORTHLESS = (
     "tests/unit/test_access_table.py::test_what_is_no_credential_is_answered_401_everywhere"
 )
 _POLICY = "tests/unit/test_policies.py::test_each_rule_holds_for_each_way_in"
+_AUDIT = "tests/unit/test_audit_log.py::"
 _TOKENS = "tests/unit/test_tokens.py::"
 _SERVER = "tests/e2e/test_access.py"
 
@@ -154,12 +155,29 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         guard="An entry of the audit log is queued before what it tells of",
         file="dispatcher/service/audit.py",
         old=(
-            "        try:\n            self._store.write_behind([SaveAudit(entry=entry)])\n"
+            "        try:\n"
+            "            written = self._store.write_behind([SaveAudit(entry=entry)])\n"
             "        except (StoreBusy, StoreClosed) as error:\n"
             "            raise Unavailable(str(error)) from error\n"
         ),
-        new="",
+        new="        written: Future[None] = Future()\n        written.set_result(None)\n",
         test=f"{_SERVER}::test_what_was_acknowledged_is_in_the_audit_log_after_a_crash",
+    ),
+    EdgeDefect(
+        name="what_changes_no_store_is_acknowledged_unnoted",
+        guard="What was acknowledged is in the audit log on the disk, also what changed no store",
+        file="dispatcher/api/entrance.py",
+        old="                await self._audit.confirm(noted)",
+        new="                pass",
+        test=f"{_AUDIT}test_whatever_was_acknowledged_is_on_the_disk",
+    ),
+    EdgeDefect(
+        name="what_could_not_be_noted_is_acknowledged",
+        guard="What could not be noted in time is not acknowledged",
+        file="dispatcher/service/audit.py",
+        old="        if not noted.written.done() or noted",
+        new="        if noted.written.done() and noted",
+        test=f"{_AUDIT}test_what_cannot_be_noted_is_not_acknowledged",
     ),
     EdgeDefect(
         name="a_renewed_certificate_is_not_seen",
