@@ -127,7 +127,7 @@ def main() -> int:
     tasks = layered() if options.workflow is None else recorded(options.workflow)
     with (
         tempfile.TemporaryDirectory(prefix="longshore-bench-") as directory,
-        DispatcherProcess(Path(directory), CONFIG) as server,
+        DispatcherProcess(Path(directory), CONFIG, is_measured=True) as server,
     ):
         array = {**SMALL, "array": {"size": options.array, "max_running": AT_ONCE}}
         first = run(server, "array", [array])

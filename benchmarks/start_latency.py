@@ -79,7 +79,7 @@ def measure(directory: Path, count: int) -> tuple[list[float], list[float]]:
     starts: list[float] = []
     with (
         SshdHost(directory / "bare", authorized_key=public_key_text(key)) as host,
-        DispatcherProcess(directory / "server", CONFIG) as server,
+        DispatcherProcess(directory / "server", CONFIG, is_measured=True) as server,
     ):
         connection = SshConnection.connect(
             host.address,

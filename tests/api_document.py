@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
@@ -31,6 +32,11 @@ class Document:
     def __init__(self, text: bytes) -> None:
         self._told = json.loads(text)
         self._validators: dict[tuple[str, ...], Draft202012Validator] = {}
+        #: What fits each path, those first that have fewer names to be filled in.
+        self._paths = {
+            path: re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path)))
+            for path in sorted(self._told["paths"], key=lambda path: (path.count("{"), path))
+        }
 
     def check_answer(
         self, method: str, path: str, status: int, headers: Mapping[str, str], body: bytes
@@ -46,6 +52,18 @@ class Document:
         if "json" in content_type:
             schema = response["content"][content_type]["schema"]
             self._check((method, path, str(status), content_type), schema, body)
+
+    def check_target(
+        self, method: str, target: str, status: int, headers: Mapping[str, str], body: bytes
+    ) -> None:
+        """Check an answer to a request for `target`, a path with its query, as `check_answer` does.
+
+        What the document does not tell of is passed over.
+        """
+        asked = target.partition("?")[0]
+        path = next((each for each, fits in self._paths.items() if fits.fullmatch(asked)), "")
+        if method.lower() in self._told["paths"].get(path, {}):
+            self.check_answer(method, path, status, headers, body)
 
     def check_event(self, data: bytes) -> None:
         """Raise `AssertionError` unless an event's data is what the document says."""
@@ -111,7 +129,7 @@ def hold_to_document(app: web.Application) -> None:
 
 
 @cache
-def _any_document() -> Document:
+def any_document() -> Document:
     """Return the document of some server: it is the same of all, and asks no service."""
     nobodys: Any = SimpleNamespace(is_open=True)
     nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
@@ -132,13 +150,13 @@ def _checked(self: events.EventEncoder, event: Any) -> bytes:
     made = _ENCODED(self, event)
     if event.data.keys() <= _MADE_UP:
         return made
-    _any_document().check_event(made.partition(b"data: ")[2].strip())
+    any_document().check_event(made.partition(b"data: ")[2].strip())
     return made
 
 
 def _checked_notice(self: events.EventEncoder, kind: str, what: str, **given: Any) -> bytes:
     made = _NOTICE(self, kind, what, **given)
-    _any_document().check_event(made.partition(b"data: ")[2].strip())
+    any_document().check_event(made.partition(b"data: ")[2].strip())
     return made
 
 

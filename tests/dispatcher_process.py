@@ -16,6 +16,8 @@ from typing import Any, Self, TypeVar
 import urllib3
 import yaml
 
+from tests.api_document import any_document
+
 _ROOT = Path(__file__).resolve().parent.parent
 _URL = re.compile(rb"serves at (https?://\S+)")
 _T = TypeVar("_T")
@@ -48,12 +50,19 @@ class ApiError(AssertionError):
 class DispatcherProcess:
     """One `longshore serve` with its configuration in `directory`; start it again after a kill.
 
-    `packages` are directories into which its user has installed packages.
+    `packages` are directories into which its user has installed packages. What it answers is held
+    to its OpenAPI document, unless `is_measured`: that takes a millisecond each.
     """
 
     def __init__(
-        self, directory: Path, config: dict[str, Any], *, packages: Sequence[Path] = ()
+        self,
+        directory: Path,
+        config: dict[str, Any],
+        *,
+        packages: Sequence[Path] = (),
+        is_measured: bool = False,
     ) -> None:
+        self._is_measured = is_measured
         self.directory = directory
         self._python_path = os.pathsep.join(map(str, [_ROOT, *packages]))
         self.config_path = directory / "longshore.yml"
@@ -140,7 +149,7 @@ class DispatcherProcess:
     def ready(self) -> bool:
         """Return whether the server says that it is ready."""
         try:
-            return self._http.request("GET", f"{self.url}/health/ready").status == 200
+            return self._ask("GET", "/health/ready").status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
@@ -150,7 +159,7 @@ class DispatcherProcess:
 
     def health_problems(self) -> list[str]:
         """Return what the server says is wrong."""
-        response = self._http.request("GET", f"{self.url}/health/ready")
+        response = self._ask("GET", "/health/ready")
         return [each["message"] for each in response.json()["problems"]]
 
     def kill(self) -> None:
@@ -175,11 +184,18 @@ class DispatcherProcess:
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Return the JSON that a request is answered with; raises `ApiError` on a 4xx or 5xx."""
-        response = self._http.request(method, f"{self.url}{path}", json=body, headers=headers)
+        response = self._ask(method, path, json=body, headers=headers)
         content = response.json() if response.data else None
         if response.status >= 400:
             raise ApiError(response.status, content)
         return content
+
+    def _ask(self, method: str, path: str, **given: Any) -> urllib3.BaseHTTPResponse:
+        """Return an answer, which is as the OpenAPI document says."""
+        answer = self._http.request(method, f"{self.url}{path}", **given)
+        if not self._is_measured:
+            any_document().check_target(method, path, answer.status, answer.headers, answer.data)
+        return answer
 
     def submit(self, *command: str, **fields: Any) -> str:
         """Submit one container and return its id."""
@@ -224,9 +240,9 @@ class DispatcherProcess:
 
     def log(self, container_id: str, stream: str = "stdout", *, follow: bool = True) -> bytes:
         """Return a stream of a container's log, by default to its very end."""
-        response = self._http.request(
+        response = self._ask(
             "GET",
-            f"{self.url}/v1/containers/{container_id}/logs?stream={stream}"
+            f"/v1/containers/{container_id}/logs?stream={stream}"
             f"&follow={'true' if follow else 'false'}",
             timeout=60,
         )
@@ -240,7 +256,7 @@ class DispatcherProcess:
 
     def metrics(self) -> str:
         """Return the exposition."""
-        response = self._http.request("GET", f"{self.url}/metrics")
+        response = self._ask("GET", "/metrics")
         assert response.status == 200
         return response.data.decode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from http import HTTPStatus
 
 from aiohttp import web
 
@@ -69,18 +70,20 @@ class Entrance:
         """Answer a request that is to change something, with an entry of it in the audit log."""
         action = f"{request.method} {request.path}"[:_ACTION_CHARACTERS]
         address = caller.attempt_id or self._doors.address_of(request)
-        entry = self._audit.begin(caller, address=address, action=action)
+        noted = self._audit.begin(caller, address=address, action=action)
         response: web.StreamResponse
         try:
             self._expect_allowed(route, caller)
             response = await route.handler(request)
+            if response.status < HTTPStatus.BAD_REQUEST:
+                await self._audit.confirm(noted)
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001 - as the last line would answer it, and noted
             response = answer_for(error, where=action)
         made = response.headers.get("Location", "").rpartition("/")[2]
         outcome = AuditOutcome(status=response.status, detail=change_noted(request), made=made)
-        self._audit.finish(entry, outcome)
+        self._audit.finish(noted, outcome)
         return response
 
     def _expect_allowed(self, route: Route, caller: Principal) -> None:

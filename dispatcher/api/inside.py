@@ -10,6 +10,10 @@ Each request has a connection of its own, a pair of sockets within this process:
 like any client's, with all limits and checks; the other is ours, and is written to only after the
 server's end is noted here with whose it is. `Doors` asks here first. A connection of this kind that
 is not noted is nobody's: never is one taken for the admin's Unix socket.
+
+**Who has a place.** So many are answered at once, and one counts until it has ended, also when
+nobody waits for its answer any more. An instance takes another place while it has fewer than are
+free: so one alone has half of them, several leave some to who comes, and none shuts the others out.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from yarl import URL
 from longshore.dispatcher.api.render.problems import RETRY_AFTER_S, problem
 from longshore.dispatcher.domain.principals import Door, Principal, Role
 from longshore.dispatcher.engine.view import EngineView
-from longshore.pool.remote.api_relay import ApiAnswer, InsideCall, OnAnswer
+from longshore.pool.remote.api_relay import ApiAnswer, InsideCall, OnAnswer, OnEnd
 
 ANSWER_BYTES_MOST = 16 * 2**20
 AT_ONCE_MOST = 128
@@ -52,7 +56,8 @@ class ContainerDoor:
         self._loop = loop
         self._server: web.Server | None = None
         self._callers: dict[asyncio.BaseTransport, Principal] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        #: What is under way, and for which worker.
+        self._tasks: dict[asyncio.Task[None], str] = {}
 
     def serve_by(self, runner: web.AppRunner) -> None:
         """Let requests be answered by an application from now on."""
@@ -70,18 +75,27 @@ class ContainerDoor:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def call(self, call: InsideCall, on_answer: OnAnswer) -> None:
+    def call(self, call: InsideCall, on_answer: OnAnswer, on_end: OnEnd) -> None:
         """Have a request answered; once the loop is closed nobody is."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._begin, call, on_answer)
+        if self._loop.is_closed():
+            on_end()
+        else:
+            self._loop.call_soon_threadsafe(self._begin, call, on_answer, on_end)
 
-    def _begin(self, call: InsideCall, on_answer: OnAnswer) -> None:
-        if self._server is None or len(self._tasks) >= AT_ONCE_MOST:
+    def _begin(self, call: InsideCall, on_answer: OnAnswer, on_end: OnEnd) -> None:
+        own = sum(each == call.worker_id for each in self._tasks.values())
+        if self._server is None or own >= AT_ONCE_MOST - len(self._tasks):
             on_answer(_refusal(503, "The server is busy: ask again."))
+            on_end()
             return
+
+        def ended(task: asyncio.Task[None]) -> None:
+            del self._tasks[task]
+            on_end()
+
         task = self._loop.create_task(self._carry(call, self._server, on_answer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = call.worker_id
+        task.add_done_callback(ended)
 
     async def _carry(self, call: InsideCall, server: web.Server, on_answer: OnAnswer) -> None:
         caller = self.principal(call)
@@ -93,15 +107,16 @@ class ContainerDoor:
             )
             on_answer(_refusal(401, "This attempt has ended here, or has no API inside."))
             return
+        asking = self._loop.create_task(self._ask(call, caller, server))
         try:
-            async with asyncio.timeout(ANSWER_PATIENCE_S):
-                answer = await self._ask(call, caller, server)
-        except TimeoutError:
-            answer = _refusal(503, "The server took too long: ask again.")
-        except (OSError, aiohttp.ClientError) as error:
-            _log.warning("a request from inside of a container failed", error=str(error))
-            answer = _refusal(503, "The server could not answer: ask again.")
-        on_answer(answer)
+            done, _ = await asyncio.wait({asking}, timeout=ANSWER_PATIENCE_S)
+            late = _refusal(503, "The server took too long: ask again.")
+            on_answer(asking.result() if done else late)
+            # It is carried out all the same, and has its body until then.
+            await asyncio.wait({asking})
+        finally:
+            asking.cancel()
+            await asyncio.wait({asking})
 
     def principal(self, call: InsideCall) -> Principal | None:
         """Return who asks, None where that is nobody whom the worker may speak for."""
@@ -122,6 +137,15 @@ class ContainerDoor:
         )
 
     async def _ask(self, call: InsideCall, caller: Principal, server: web.Server) -> ApiAnswer:
+        try:
+            return await self._exchanged(call, caller, server)
+        except (OSError, aiohttp.ClientError) as error:
+            _log.warning("a request from inside of a container failed", error=str(error))
+            return _refusal(503, "The server could not answer: ask again.")
+
+    async def _exchanged(
+        self, call: InsideCall, caller: Principal, server: web.Server
+    ) -> ApiAnswer:
         theirs, ours = socket.socketpair()
         for each in (theirs, ours):
             each.setblocking(False)
@@ -147,6 +171,7 @@ async def _asked(call: InsideCall, connection: socket.socket) -> ApiAnswer:
             connector=_Connected(connection),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
             skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
         ) as session,
         session.request(

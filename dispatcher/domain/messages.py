@@ -193,17 +193,6 @@ class SaveAudit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetAudit:
-    """Take away entries of the audit log, a few at a time: what is older, and what is too many.
-
-    `before` is in seconds since the epoch; those up to `sequence` go too.
-    """
-
-    before: float
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveSecrets:
     """Insert or replace secrets and the keys that they are encrypted with, all or nothing."""
 
@@ -241,7 +230,6 @@ Change = (
     | SaveToken
     | NoteTokenUse
     | SaveAudit
-    | ForgetAudit
     | SaveSecrets
     | RemoveSecret
 )

@@ -17,6 +17,8 @@ from enum import Enum
 from longshore.dispatcher.domain.principals import Door, Principal, Role
 
 SECRET_BYTES = 32
+ENDED_KEPT_S = 90 * 86400.0
+"""How long one that was revoked or has expired is still told of; then it is forgotten."""
 _TEXT = re.compile(r"lsh_([0-9a-z]{10})_([A-Za-z0-9_-]{43})")
 
 
@@ -59,6 +61,11 @@ class Token:
         if self.expires_at is not None and self.expires_at <= now:
             return TokenState.EXPIRED
         return TokenState.ACTIVE
+
+    def is_long_over(self, now: float) -> bool:
+        """Return whether it ended so long ago that it is forgotten, `now` as for `state`."""
+        ends = (self.revoked_at, self.expires_at)
+        return any(each is not None and each <= now - ENDED_KEPT_S for each in ends)
 
     def is_of(self, text: str) -> bool:
         """Return whether `text` is this token; how long that takes tells nothing of it."""

@@ -205,7 +205,6 @@ class Server:
             leftovers=performer.leftovers,
             engine=config.engine.name,
             limits=config.limits,
-            audit=config.audit,
             policies=policies_of(config),
             watched=entry.watched(),
         )
@@ -232,6 +231,7 @@ class Server:
             Store.open,
             config.store,
             max_pending=config.limits.pending_writes,
+            audit=config.audit,
             data_dir=Path(config.data_dir),
             accept_new=self._accept_new_store,
         )

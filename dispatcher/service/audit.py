@@ -4,29 +4,31 @@ The entry is queued before the request is carried out, in front of whatever that
 are committed in the order of their queueing, so nothing in the store is changed of which nothing
 is written down. Neither this nor what came of it is a commit of its own, which others would wait
 for: an entry without a status is one whose server ended in between.
+
+Before it is told that something was done, the entry is on the disk. Mostly it is by then, since it
+went there with what was done; only of what changed nothing in the store (what was so already, or
+is so in memory alone) somebody has to see to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import structlog
 
-from longshore.dispatcher.config.model import AuditConfig
 from longshore.dispatcher.domain.audit import AuditEntry, AuditFilter, AuditPage
-from longshore.dispatcher.domain.messages import ForgetAudit, SaveAudit
+from longshore.dispatcher.domain.messages import SaveAudit
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
 
-FORGET_EACH_ENTRIES = 500
-"""After how many new entries old ones are looked for: more go at a time than come."""
 DETAIL_CHARACTERS = 500
 WRITTEN_WITHIN_S = 5.0
-"""How long who reads waits until all of it is written."""
+"""How long who reads waits until all of it is written, and who is told that something is done."""
 
 _log = structlog.get_logger(__name__)
 
@@ -42,22 +44,28 @@ class AuditOutcome:
     made: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedRequest:
+    """A request of which there is an entry."""
+
+    entry: AuditEntry
+    #: Done once the entry is committed, or never will be.
+    written: Future[None]
+
+
 class AuditService:
     """Writes and reads the audit log; used on the loop's thread.
 
     `last` is the highest number that an entry has, 0 without any.
     """
 
-    def __init__(
-        self, *, store: Store, config: AuditConfig, last: int, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, *, store: Store, last: int, now: Callable[[], float]) -> None:
         self._store = store
-        self._config = config
         self._last = last
         self._now = now
 
-    def begin(self, caller: Principal, *, address: str, action: str) -> AuditEntry:
-        """Queue an entry of what a caller is about to do; return it for `finish`.
+    def begin(self, caller: Principal, *, address: str, action: str) -> NotedRequest:
+        """Queue an entry of what a caller is about to do; return it for `confirm` and `finish`.
 
         Raises `Unavailable` when nothing can be written: then nothing may be done.
         """
@@ -72,19 +80,27 @@ class AuditService:
             address=address,
             action=action,
         )
-        changes: list[SaveAudit | ForgetAudit] = [SaveAudit(entry=entry)]
-        if entry.sequence % FORGET_EACH_ENTRIES == 0:
-            changes.append(self._forgetting(entry))
         try:
-            self._store.write_behind(changes)
+            written = self._store.write_behind([SaveAudit(entry=entry)])
         except (StoreBusy, StoreClosed) as error:
             raise Unavailable(str(error)) from error
-        return entry
+        return NotedRequest(entry=entry, written=written)
 
-    def finish(self, entry: AuditEntry, outcome: AuditOutcome) -> None:
+    async def confirm(self, noted: NotedRequest) -> None:
+        """Return once the entry is committed, so that its request may be told to be done.
+
+        Raises `Unavailable` when it is not in time: it was done all the same.
+        """
+        if not noted.written.done():
+            await self._store.committed(within_s=WRITTEN_WITHIN_S)
+        if not noted.written.done() or noted.written.exception() is not None:
+            why = self._store.problem or "the store takes too long"
+            raise Unavailable(f"{why}: this is done, but it is not in the audit log yet; ask again")
+
+    def finish(self, noted: NotedRequest, outcome: AuditOutcome) -> None:
         """Queue what came of it; one that cannot be queued stays without."""
         told = replace(
-            entry,
+            noted.entry,
             status=outcome.status,
             detail=outcome.detail[:DETAIL_CHARACTERS],
             made=outcome.made,
@@ -92,7 +108,7 @@ class AuditService:
         try:
             self._store.write_behind([SaveAudit(entry=told)])
         except (StoreBusy, StoreClosed) as error:
-            _log.warning("audit_without_status", entry=entry.sequence, why=str(error))
+            _log.warning("audit_without_status", entry=noted.entry.sequence, why=str(error))
 
     async def entries(self, which: AuditFilter, *, cursor: str, limit: int) -> AuditPage:
         """Return a page, newest first; raises `InvalidRequest` for a cursor that is not ours.
@@ -104,9 +120,3 @@ class AuditService:
             return await asyncio.to_thread(self._store.audit, which, cursor=cursor, limit=limit)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
-
-    def _forgetting(self, newest: AuditEntry) -> ForgetAudit:
-        return ForgetAudit(
-            before=newest.at - self._config.kept_s,
-            sequence=newest.sequence - self._config.entries,
-        )

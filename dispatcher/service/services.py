@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.engine.view import EngineView
@@ -59,7 +59,6 @@ def make_services(
     heard_at: Callable[[str], float],
     engine: EngineName,
     limits: LimitsConfig,
-    audit: AuditConfig,
     policies: Policies = NO_POLICIES,
     leftovers: Leftovers = no_leftovers,
     watched: Sequence[Watched] = (),
@@ -108,7 +107,7 @@ def make_services(
         events=broker,
         health=health,
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
-        audit=AuditService(store=store, config=audit, last=store.last_audit_sequence(), now=now),
+        audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

@@ -3,21 +3,28 @@
 All of them are in memory, by id, so that nobody waits for the store to be let in. What changes is
 committed first, and only then counts: a token that was shown is there after any crash, and one that
 was revoked stays so.
+
+One that was revoked or has expired is forgotten after a while, here and by the upkeep of the store:
+so tokens that are made each day for a day each do not use up what there may be.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import structlog
 
-from longshore.dispatcher.domain.cursors import slice_of
+from longshore.dispatcher.domain.cursors import decode_cursor, encode_cursor
 from longshore.dispatcher.domain.messages import Change, InsertToken, NoteTokenUse, SaveToken
 from longshore.dispatcher.domain.principals import PROJECTS_MOST, Principal, Role
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.domain.tokens import (
+    ENDED_KEPT_S,
     SECRET_BYTES,
     Token,
     TokenState,
@@ -38,6 +45,8 @@ from longshore.drivers.errors import InvalidRequest
 
 TOKENS_MOST = 100_000
 """How many there may be, also expired and revoked ones: all of them are in memory."""
+FORGET_EACH_S = 3600.0
+"""How often those are looked for that ended long ago."""
 USE_NOTED_EACH_S = 60.0
 _ID_BYTES = 5
 _AFTER = "tokens"
@@ -84,6 +93,9 @@ class TokenService:
         self._now = now
         self._random_bytes = random_bytes
         self._tokens = {each.id: each for each in known}
+        #: In order.
+        self._ids = sorted(self._tokens)
+        self._forgot_at = -math.inf
         #: Called with the id of a token that lets nobody in any more; None for nobody.
         self.on_revoked: Callable[[str], None] | None = None
 
@@ -111,8 +123,12 @@ class TokenService:
         """
         if problems := _problems(wanted, self._now()):
             raise InvalidRequest(problems)
+        self._forget_ended()
         if len(self._tokens) >= TOKENS_MOST:
-            raise Conflict(f"there are {TOKENS_MOST} tokens, the most there may be")
+            raise Conflict(
+                f"there are {TOKENS_MOST} tokens, the most there may be: they go"
+                f" {ENDED_KEPT_S / 86400:.0f} days after they were revoked or have expired"
+            )
         token_id = f"t-{self._random_bytes(_ID_BYTES).hex()}"
         text = text_of(token_id, self._random_bytes(SECRET_BYTES))
         token = Token(
@@ -144,6 +160,7 @@ class TokenService:
         except IdempotencyConflict as conflict:
             raise KeyReused(str(conflict)) from conflict
         self._tokens[token.id] = token
+        insort(self._ids, token.id)
         return token, text
 
     async def revoke(self, token_id: str, *, caller: Principal) -> Token:
@@ -174,15 +191,20 @@ class TokenService:
 
         Raises `InvalidRequest` for a cursor that is not ours.
         """
-        wanted = [
+        self._forget_ended()
+        first = bisect_right(self._ids, decode_cursor(_AFTER, cursor)) if cursor else 0
+        behind = (self._tokens[each] for each in islice(self._ids, first, None))
+        wanted = (
             each
-            for each in self._tokens.values()
+            for each in behind
             if user in ("", each.user) and state in (None, self.state_of(each))
-        ]
-        shown, following = slice_of(
-            wanted, lambda each: each.id, word=_AFTER, cursor=cursor, limit=limit
         )
-        return TokenPage(items=tuple(shown), next_cursor=following)
+        found = tuple(islice(wanted, limit + 1))
+        shown = found[:limit]
+        more = len(found) > limit
+        return TokenPage(
+            items=shown, next_cursor=encode_cursor(_AFTER, shown[-1].id) if more else None
+        )
 
     def holder(self, text: str) -> Principal | str:
         """Return who holds the token with this text, or why that lets nobody in, in a sentence."""
@@ -198,6 +220,16 @@ class TokenService:
             case TokenState.ACTIVE:
                 self._note_use(found)
                 return found.principal()
+
+    def _forget_ended(self) -> None:
+        """Forget those that the store's upkeep takes away too."""
+        now = self._now()
+        # Also when the clock was set back meanwhile.
+        if self._forgot_at <= now < self._forgot_at + FORGET_EACH_S:
+            return
+        self._forgot_at = now
+        self._tokens = {n: each for n, each in self._tokens.items() if not each.is_long_over(now)}
+        self._ids = sorted(self._tokens)
 
     def _note_use(self, token: Token) -> None:
         now = self._now()

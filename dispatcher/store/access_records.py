@@ -8,23 +8,27 @@ import msgspec
 from sqlalchemy import Connection, Row, bindparam, func, or_, select, update
 
 from longshore.dispatcher.domain.audit import AuditEntry, AuditFilter, AuditPage
-from longshore.dispatcher.domain.messages import ForgetAudit, NoteTokenUse
+from longshore.dispatcher.domain.messages import NoteTokenUse
 from longshore.dispatcher.domain.principals import Role
-from longshore.dispatcher.domain.tokens import Token
+from longshore.dispatcher.domain.tokens import ENDED_KEPT_S, Token
 from longshore.dispatcher.store import sqlite, tables
 from longshore.dispatcher.store.paging import page_of
 
-FORGOTTEN_AT_ONCE = 2000
-"""How many entries of the audit log go in one transaction."""
-
 _NAMES = msgspec.json.Decoder(tuple[str, ...])
-_FORGET = sqlite.delete_some(
+_FORGET_AUDIT = sqlite.delete_some(
     tables.audit,
     or_(
         tables.audit.c.at < bindparam("before"),
         tables.audit.c.sequence <= bindparam("up_to"),
     ),
-    at_once=FORGOTTEN_AT_ONCE,
+)
+# As `Token.is_long_over` says it.
+_FORGET_TOKENS = sqlite.delete_some(
+    tables.tokens,
+    or_(
+        tables.tokens.c.revoked_at <= bindparam("before"),
+        tables.tokens.c.expires_at <= bindparam("before"),
+    ),
 )
 _NOTE_USE = (
     update(tables.tokens)
@@ -83,6 +87,15 @@ def note_use(connection: Connection, change: NoteTokenUse) -> None:
     connection.execute(_NOTE_USE, {"of": change.token_id, "used_at": change.at})
 
 
+def forget_tokens(connection: Connection, *, now: float, at_once: int) -> int:
+    """Take away tokens that ended long ago, `at_once` at most; return how many.
+
+    `now` is in seconds since the epoch.
+    """
+    given = {"before": now - ENDED_KEPT_S, "at_once": at_once}
+    return connection.execute(_FORGET_TOKENS, given).rowcount
+
+
 def audit_values(entry: AuditEntry) -> dict[str, Any]:
     """Return the row of an entry of the audit log."""
     return {
@@ -100,9 +113,14 @@ def audit_values(entry: AuditEntry) -> dict[str, Any]:
     }
 
 
-def forget_audit(connection: Connection, change: ForgetAudit) -> None:
-    """Take away some entries of the audit log, `FORGOTTEN_AT_ONCE` at most."""
-    connection.execute(_FORGET, {"before": change.before, "up_to": change.sequence})
+def forget_audit(connection: Connection, *, before: float, entries: int, at_once: int) -> int:
+    """Take away entries of the audit log, `at_once` at most; return how many.
+
+    Those from `before` (seconds since the epoch) go, and those in front of the last `entries`.
+    """
+    up_to = last_audit_sequence(connection) - entries
+    given = {"before": before, "up_to": up_to, "at_once": at_once}
+    return connection.execute(_FORGET_AUDIT, given).rowcount
 
 
 def last_audit_sequence(connection: Connection) -> int:

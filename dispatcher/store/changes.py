@@ -12,7 +12,6 @@ from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
-    ForgetAudit,
     InsertContainers,
     InsertToken,
     NoteTokenUse,
@@ -73,7 +72,7 @@ _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindpa
 _Saving = (
     AddContainer | SaveContainer | SaveSpec | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
 )
-_OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit | ForgetAudit
+_OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
 _Single = (
     InsertContainers
     | RequestCancel
@@ -152,8 +151,6 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
         case SaveAudit():
             values = access_records.audit_values(change.entry)
             connection.execute(access_records.SAVE_AUDIT, values)
-        case ForgetAudit():
-            access_records.forget_audit(connection, change)
         case _:
             assert_never(change)
 

@@ -1,7 +1,6 @@
 """The keys by which a request that is sent again is known, for a day.
 
-An older one means nothing, whether it is there still or not: `forget_some` takes them away, a few
-at a time and in transactions of their own, so that no request waits for a million of them to go.
+An older one means nothing, whether it is there still or not: the upkeep takes them away.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from longshore.dispatcher.store import codec, sqlite, tables
 from longshore.dispatcher.store.errors import IdempotencyConflict, IdempotentRepeat
 
 IDEMPOTENCY_KEPT_S = 24 * 3600.0
-FORGOTTEN_AT_ONCE = 500
-"""How many keys go in one transaction: a few milliseconds of a disk's time."""
 
 _FIND_KEY = (
     select(tables.idempotency)
@@ -27,9 +24,7 @@ _FIND_KEY = (
 # One of yesterday may be there still.
 _SAVE_KEY = sqlite.upsert(tables.idempotency, keep=())
 _FORGET_SOME = sqlite.delete_some(
-    tables.idempotency,
-    tables.idempotency.c.created_at <= bindparam("cutoff"),
-    at_once=FORGOTTEN_AT_ONCE,
+    tables.idempotency, tables.idempotency.c.created_at <= bindparam("cutoff")
 )
 
 
@@ -88,10 +83,10 @@ def _find(connection: Connection, where: Mapping[str, str], now: float) -> Row[A
     return connection.execute(_FIND_KEY, {**where, "cutoff": cutoff}).one_or_none()
 
 
-def forget_some(connection: Connection, *, now: float) -> bool:
-    """Forget some keys of yesterday, `FORGOTTEN_AT_ONCE` at most; return whether there are more.
+def forget_keys(connection: Connection, *, now: float, at_once: int) -> int:
+    """Take away keys of yesterday, `at_once` at most; return how many.
 
     `now` is in seconds since the epoch.
     """
-    gone = connection.execute(_FORGET_SOME, {"cutoff": now - IDEMPOTENCY_KEPT_S}).rowcount
-    return gone == FORGOTTEN_AT_ONCE
+    given = {"cutoff": now - IDEMPOTENCY_KEPT_S, "at_once": at_once}
+    return connection.execute(_FORGET_SOME, given).rowcount

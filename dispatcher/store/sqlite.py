@@ -17,6 +17,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     Table,
+    bindparam,
     create_engine,
     delete,
     event,
@@ -228,9 +229,9 @@ def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Ins
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-def delete_some(table: Table, condition: ColumnElement[bool], *, at_once: int) -> Delete:
-    """Return a delete of rows of `condition`, of so many at most; which ones is open."""
+def delete_some(table: Table, condition: ColumnElement[bool]) -> Delete:
+    """Return a delete of rows of `condition`, of `at_once` (a parameter) at most; which is open."""
     row = literal_column("rowid", Integer)
     return delete(table).where(
-        row.in_(select(row).select_from(table).where(condition).limit(at_once))
+        row.in_(select(row).select_from(table).where(condition).limit(bindparam("at_once")))
     )

@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
 from longshore.dispatcher.config.disk_room import room_at
+from longshore.dispatcher.config.model import AuditConfig
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.domain.audit import AuditFilter, AuditPage
 from longshore.dispatcher.domain.containers import Container, Dependency, InstanceRecord
@@ -59,6 +60,7 @@ from longshore.dispatcher.store.writer import BEHIND_S, GROUP_LIMIT, MAX_PENDING
 
 CLOSE_TIMEOUT_S = 30.0
 _ROOM_TO_OPEN_BYTES = 1024**2
+_KEPT_BY_DEFAULT = AuditConfig()
 
 _log = structlog.get_logger("longshore.store")
 
@@ -78,6 +80,7 @@ class Store:
         wall_clock: Callable[[], float],
         max_pending: int,
         group_limit: int,
+        audit: AuditConfig,
         data_dir: Path | None,
         accept_new: bool,
     ) -> None:
@@ -118,6 +121,7 @@ class Store:
             self._writing,
             Custody(files, marker, file),
             wall_clock=wall_clock,
+            audit=audit,
             max_pending=max_pending,
             group_limit=group_limit,
         )
@@ -130,6 +134,7 @@ class Store:
         wall_clock: Callable[[], float] = time.time,
         max_pending: int = MAX_PENDING,
         group_limit: int = GROUP_LIMIT,
+        audit: AuditConfig = _KEPT_BY_DEFAULT,
         data_dir: Path | None = None,
         accept_new: bool = False,
     ) -> Self:
@@ -137,9 +142,9 @@ class Store:
 
         Missing migrations are run. `wall_clock` returns seconds since the epoch; `max_pending` is
         how many changes may wait before `write` refuses more, `group_limit` how many share one
-        transaction. Starts a thread: the caller must `close` it. `data_dir` is where a marker says
-        which store belongs here (see `marker`), None for nowhere; with `accept_new` whatever is in
-        `url` does from now on, under a new id.
+        transaction, `audit` what is kept of the audit log. Starts a thread: the caller must `close`
+        it. `data_dir` is where a marker says which store belongs here (see `marker`), None for
+        nowhere; with `accept_new` whatever is in `url` does from now on, under a new id.
 
         Raises `StoreIsAnother`, with both dates, when it is not the one that the marker says, or an
         older copy of it: nothing was changed then. Raises `StoreUnusable` when another process uses
@@ -156,6 +161,7 @@ class Store:
                 wall_clock=wall_clock,
                 max_pending=max_pending,
                 group_limit=group_limit,
+                audit=audit,
                 data_dir=data_dir,
                 accept_new=accept_new,
             )
@@ -241,13 +247,14 @@ class Store:
         """
         return self._writer.write(changes, wait=wait)
 
-    def write_behind(self, changes: Sequence[Change]) -> None:
+    def write_behind(self, changes: Sequence[Change]) -> Future[None]:
         """Queue `changes` as `write` does, for whom their commit is worth no commit of its own.
 
         They are committed with whatever is queued next, never after it, and within `BEHIND_S` when
-        nothing is. Raises `StoreBusy` when too much is pending, and `StoreClosed`.
+        nothing is; the future is done then, and before that of any call behind it. Raises
+        `StoreBusy` when too much is pending, and `StoreClosed`.
         """
-        self._writer.write(changes, wait=False, within_s=BEHIND_S)
+        return self._writer.write(changes, wait=False, within_s=BEHIND_S)
 
     async def committed(self, *, within_s: float) -> None:
         """Wait until all is committed that is queued by now, or for so long."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection, Engine
 
+from longshore.dispatcher.config.model import AuditConfig
 from longshore.dispatcher.domain.messages import Change, InsertContainers, InsertJob
 from longshore.dispatcher.store.changes import apply_changes
 from longshore.dispatcher.store.custody import Custody
@@ -37,8 +38,8 @@ from longshore.dispatcher.store.errors import (
     StoreReplaced,
     Withdrawn,
 )
-from longshore.dispatcher.store.idempotency import forget_some
 from longshore.dispatcher.store.sqlite import is_outside_transaction, is_passing, may_have_written
+from longshore.dispatcher.store.upkeep import forget_some
 from longshore.pool.histogram import Histogram
 
 MAX_PENDING = 20_000
@@ -86,10 +87,11 @@ class Writer:
         custody: Custody,
         *,
         wall_clock: Callable[[], float],
+        audit: AuditConfig,
         max_pending: int = MAX_PENDING,
         group_limit: int = GROUP_LIMIT,
     ) -> None:
-        """Start the thread.
+        """Start the thread; `audit` says what is kept of the audit log.
 
         `max_pending` is how many containers and changes may wait before calls that do not `wait`
         are refused; `group_limit` how many go into one transaction, one call at least.
@@ -97,6 +99,7 @@ class Writer:
         self._engine = engine
         self._custody = custody
         self._wall_clock = wall_clock
+        self._audit = audit
         self._max_pending = max_pending
         self._group_limit = group_limit
         self._calls: deque[_Call] = deque()
@@ -295,7 +298,7 @@ class Writer:
         self._custody.sync()
         try:
             with self._transaction() as connection:
-                more = forget_some(connection, now=self._wall_clock())
+                more = forget_some(connection, now=self._wall_clock(), audit=self._audit)
         except Exception as error:  # noqa: BLE001 - nobody waits for it: it is tried again later
             _log.warning("store_upkeep_failed", error=str(getattr(error, "orig", None) or error))
         self._upkeep_at = time.monotonic() + (UPKEEP_PAUSE_S if more else UPKEEP_EACH_S)

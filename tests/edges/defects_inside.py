@@ -7,7 +7,8 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 
 _DOOR = "tests/unit/test_inside_door.py::"
-_RELAY = "tests/unit/test_api_relay.py::test_what_no_honest_runner_says_ends_the_session"
+_OF_RELAY = "tests/unit/test_api_relay.py::"
+_RELAY = f"{_OF_RELAY}test_what_no_honest_runner_says_ends_the_session"
 _RUNNER = "tests/contract/test_runner_inside.py::"
 _KINSHIP = "tests/unit/test_kinship.py::"
 
@@ -128,15 +129,15 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         name="a_session_brings_any_number_of_bodies",
         guard="What a worker's session has under way of the API is bounded",
         file="pool/remote/api_relay.py",
-        old="            if len(self._open) >= OPEN_MOST or held > HELD_BYTES_MOST:",
-        new="            if held > HELD_BYTES_MOST:",
+        old="            if len(self._open) >= OPEN_MOST or told > HELD_BYTES_MOST:",
+        new="            if told > HELD_BYTES_MOST:",
         test=f"{_RELAY}[messages2]",
     ),
     EdgeDefect(
         name="bodies_of_any_size_are_kept",
         guard="Bodies of the API that a worker's session has under way are bounded",
         file="pool/remote/api_relay.py",
-        old="            if len(self._open) >= OPEN_MOST or held > HELD_BYTES_MOST:",
+        old="            if len(self._open) >= OPEN_MOST or told > HELD_BYTES_MOST:",
         new="            if len(self._open) >= OPEN_MOST:",
         test=f"{_RELAY}[messages3]",
     ),
@@ -144,9 +145,65 @@ INSIDE: Final[tuple[EdgeDefect, ...]] = (
         name="a_body_that_comes_twice_is_done_twice",
         guard="A request of the API is handed over once",
         file="pool/remote/api_relay.py",
-        old="            is_over = exchange.is_handed_over or not piece.data",
-        new="            is_over = not piece.data",
+        old="            if not piece.data or exchange.received_bytes > exchange.head.length:",
+        new="            if not piece.data:",
         test=f"{_RELAY}[messages6]",
+    ),
+    EdgeDefect(
+        name="who_hangs_up_is_not_counted",
+        guard="What nobody waits for any more counts until the server has ended it",
+        file="pool/remote/api_relay.py",
+        old="            exchange.holders.add(_Holder.PORT)\n",
+        new="",
+        test=f"{_OF_RELAY}test_what_nobody_waits_for_counts_until_it_has_ended[hanging up]",
+    ),
+    EdgeDefect(
+        name="another_session_begins_without_a_past",
+        guard="What sessions before brought counts until the server has ended it",
+        file="pool/remote/api_relay.py",
+        old="            for number in list(self._open):\n                self._close(number)\n",
+        new="            self._open.clear()\n            self._held.clear()\n",
+        test=f"{_OF_RELAY}test_what_nobody_waits_for_counts_until_it_has_ended[another session]",
+    ),
+    EdgeDefect(
+        name="any_number_is_at_the_server",
+        guard="So many requests of an instance are at the server, whoever hangs up",
+        file="pool/remote/api_relay.py",
+        old="_Exchange(head, len(self._held) >= OPEN_MOST or held",
+        new="_Exchange(head, held",
+        test=f"{_OF_RELAY}test_so_many_are_at_the_server_whoever_hangs_up",
+    ),
+    EdgeDefect(
+        name="answers_of_any_size_wait",
+        guard="Answers that wait to be taken are bounded",
+        file="pool/remote/api_relay.py",
+        old="            told = answer if waiting <= HELD_BYTES_MOST else _too_busy()",
+        new="            told = answer if waiting else _too_busy()",
+        test=f"{_OF_RELAY}test_answers_that_nobody_takes_are_bounded_too",
+    ),
+    EdgeDefect(
+        name="an_instance_takes_all_places",
+        guard="No instance shuts the others out of the API inside",
+        file="dispatcher/api/inside.py",
+        old="own >= AT_ONCE_MOST - len(self._tasks):",
+        new="own >= AT_ONCE_MOST:",
+        test=f"{_DOOR}test_no_instance_shuts_out_the_others",
+    ),
+    EdgeDefect(
+        name="what_takes_too_long_counts_no_more",
+        guard="A request that takes too long has its place until it has ended",
+        file="dispatcher/api/inside.py",
+        old="            await asyncio.wait({asking})\n        finally:\n",
+        new="            await asyncio.sleep(0)\n        finally:\n",
+        test=f"{_DOOR}test_what_takes_too_long_counts_until_it_has_ended",
+    ),
+    EdgeDefect(
+        name="a_stop_waits_for_what_takes_too_long",
+        guard="A server that stops gives up what is asked inside",
+        file="dispatcher/api/inside.py",
+        old="        finally:\n            asking.cancel()\n",
+        new="        finally:\n",
+        test=f"{_DOOR}test_a_server_that_stops_gives_up_what_takes_too_long",
     ),
     EdgeDefect(
         name="headers_come_in_chunks",

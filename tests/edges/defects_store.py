@@ -6,6 +6,8 @@ from typing import Final
 
 from tests.edges.defect import EdgeDefect
 
+_UPKEEP = "tests/unit/test_store_upkeep.py::"
+
 STORE: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="a_writer_keeps_a_broken_connection",
@@ -595,19 +597,51 @@ STORE: Final[tuple[EdgeDefect, ...]] = (
         name="upkeep_takes_all_at_once",
         guard="Nobody waits for more than a few rows of upkeep",
         file="dispatcher/store/sqlite.py",
-        old="        row.in_(select(row).select_from(table).where(condition).limit(at_once))",
-        new=(
-            "        row.in_(select(row).select_from(table).where(condition).limit(at_once * 1000))"
-        ),
+        old='.limit(bindparam("at_once"))',
+        new='.limit(bindparam("at_once") * 1000)',
         test="tests/unit/test_store_upkeep.py::test_no_request_pays_for_the_keys_of_yesterday",
     ),
     EdgeDefect(
         name="upkeep_takes_what_is_of_use",
         guard="A key that means something is kept",
         file="dispatcher/store/idempotency.py",
-        old='    tables.idempotency.c.created_at <= bindparam("cutoff"),',
-        new='    tables.idempotency.c.created_at >= bindparam("cutoff"),',
+        old="_FORGET_SOME = sqlite.delete_some(\n    tables.idempotency, "
+        'tables.idempotency.c.created_at <= bindparam("cutoff")',
+        new="_FORGET_SOME = sqlite.delete_some(\n    tables.idempotency, "
+        'tables.idempotency.c.created_at >= bindparam("cutoff")',
         test="tests/unit/test_store_upkeep.py::test_what_nobody_waits_for_goes_by_itself",
+    ),
+    EdgeDefect(
+        name="the_audit_log_is_kept_for_ever_where_nothing_changes",
+        guard="Entries of the audit log go by their age, whoever asks for what",
+        file="dispatcher/store/access_records.py",
+        old='        tables.audit.c.at < bindparam("before"),',
+        new='        tables.audit.c.at < bindparam("before") - 1e12,',
+        test=f"{_UPKEEP}test_the_audit_log_goes_by_its_age_though_nobody_changes_anything",
+    ),
+    EdgeDefect(
+        name="upkeep_rests_though_there_is_more",
+        guard="Upkeep goes on soon while there is more of it",
+        file="dispatcher/store/upkeep.py",
+        old="    return left == 0",
+        new="    return left < 0",
+        test=(f"{_UPKEEP}test_an_audit_log_that_is_to_be_shorter_is_so_soon_and_a_few_at_a_time"),
+    ),
+    EdgeDefect(
+        name="expired_tokens_stay_for_ever",
+        guard="Tokens that expired long ago go",
+        file="dispatcher/store/access_records.py",
+        old='        tables.tokens.c.expires_at <= bindparam("before"),',
+        new='        tables.tokens.c.expires_at <= bindparam("before") - 1e12,',
+        test=f"{_UPKEEP}test_tokens_that_ended_long_ago_go",
+    ),
+    EdgeDefect(
+        name="a_revoked_token_goes_at_once",
+        guard="A token that ended is told of for a while",
+        file="dispatcher/store/access_records.py",
+        old='    given = {"before": now - ENDED_KEPT_S, "at_once": at_once}',
+        new='    given = {"before": now, "at_once": at_once}',
+        test=f"{_UPKEEP}test_tokens_that_ended_long_ago_go",
     ),
     EdgeDefect(
         name="a_backup_is_readable_by_all",

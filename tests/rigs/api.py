@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from longshore.dispatcher.api.render.events import RENDERING
-from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -146,7 +146,7 @@ class ApiRig(MadeUpCloud):
         """Run the dispatcher, from what its store knows, as long as the context lasts."""
         loop = asyncio.get_running_loop()
         self.broker, self.watchers = Broker(kept=self._events_kept), ContainerNotifier()
-        self.store = Store.open(url_in(self.directory))
+        self.store = Store.open(url_in(self.directory), wall_clock=lambda: self.now)
         self.logs = LogStore(
             self.directory / "logs",
             on_change=partial(_call_soon, loop, self.watchers),
@@ -169,7 +169,6 @@ class ApiRig(MadeUpCloud):
             random_bytes=secrets.token_bytes,
             heard_at=self.heard_at,
             limits=self._limits,
-            audit=AuditConfig(),
             policies=self.policies,
             leftovers=lambda: self.leftovers,
         )

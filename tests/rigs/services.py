@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from longshore.dispatcher.config.model import AuditConfig, EngineName, LimitsConfig
+from longshore.dispatcher.config.model import EngineName, LimitsConfig
 from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
@@ -92,7 +92,6 @@ def services_with(
         heard_at=lambda _id: 0.0,
         engine=engine,
         limits=limits or LimitsConfig(),
-        audit=AuditConfig(),
         watched=watched,
     )
 

@@ -35,7 +35,7 @@ from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.client.calls import ENDPOINTS, ContainerFields, JobFields, RunFields
 from longshore.dispatcher.client.settings import DEFAULT_URL, client_settings, default_url
 from longshore.dispatcher.config import unix_socket
-from tests.api_document import _any_document
+from tests.api_document import any_document
 from tests.both_clients import CALLERS, QUICK, Caller
 from tests.cli_server import CliServer, await_true, cli_server, meanwhile
 
@@ -72,7 +72,7 @@ def begun(server: CliServer, container_id: str, output: bytes = b"") -> None:
 
 
 def test_each_route_of_the_server_has_its_row_and_each_row_its_method() -> None:
-    paths = _any_document()._told["paths"]
+    paths = any_document()._told["paths"]
     routes = {(method.upper(), path) for path, each in paths.items() for method in each}
     assert routes == {(each.method, each.path) for each in ENDPOINTS.values()}
     assert len(routes) == len(ENDPOINTS) > 30

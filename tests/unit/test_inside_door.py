@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -50,6 +52,8 @@ class Inside:
     session: aiohttp.ClientSession
     token: str = ""
     parent: str = ""
+    #: The paths of what has ended at the server.
+    ended: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     async def ask(
         self,
@@ -89,7 +93,7 @@ class Inside:
             headers=tuple(sorted(given.items())),
             body=b"" if body is None else json.dumps(body).encode(),
         )
-        self.door.call(call, answered.set_result)
+        self.door.call(call, answered.set_result, lambda: self.ended.put_nowait(call.path))
         return await answered
 
     async def outside(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -344,3 +348,48 @@ async def test_the_audit_log_says_which_attempt_asked(inside: Inside) -> None:
     await inside.made("/v1/containers", CONTAINER)
     page = inside.rig.store.audit(AuditFilter(), cursor="", limit=10)
     assert (page.items[0].door, page.items[0].address) == ("container", f"{inside.parent}-1")
+
+
+async def test_no_instance_shuts_out_the_others(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longshore.dispatcher.api.inside.AT_ONCE_MOST", 8)
+    await inside.rig.add_instance("i-2")
+    own = [inside.ask("GET", "/v1/whoami") for _ in range(8)]
+    others = [inside.ask("GET", "/v1/whoami", worker=f"i-{n}") for n in (2, 3, 2, 3)]
+    told = [status for status, _ in await asyncio.gather(*own, *others)]
+    # Half of them, and the others half of what is left, in turn: who is let in has no attempt.
+    assert told == [200] * 4 + [503] * 4 + [401, 401, 401, 503]
+    for _ in told:
+        await inside.ended.get()
+    assert (await inside.ask("GET", "/v1/whoami"))[0] == 200, "all of them have ended"
+
+
+async def test_what_takes_too_long_counts_until_it_has_ended(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longshore.dispatcher.api.inside.ANSWER_PATIENCE_S", 0.05)
+    monkeypatch.setattr("longshore.dispatcher.api.inside.AT_ONCE_MOST", 1)
+    with closing(sqlite3.connect(inside.rig.directory / "longshore.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        status, answer = await inside.ask("POST", "/v1/containers", CONTAINER)
+        assert (status, answer["detail"]) == (503, "The server took too long: ask again.")
+        status, answer = await inside.ask("GET", "/v1/whoami")
+        assert (status, answer["detail"]) == (503, "The server is busy: ask again.")
+        assert (await inside.ended.get(), inside.ended.empty()) == ("/v1/whoami", True)
+    assert await inside.ended.get() == "/v1/containers"
+    _, page = await inside.ask("GET", "/v1/containers")
+    assert len(page["items"]) == 1, "it was done all the same"
+
+
+async def test_a_server_that_stops_gives_up_what_takes_too_long(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longshore.dispatcher.api.inside.ANSWER_PATIENCE_S", 0.05)
+    inside.services.containers._admission._write_patience_s = 60.0
+    with closing(sqlite3.connect(inside.rig.directory / "longshore.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert (await inside.ask("POST", "/v1/containers", CONTAINER))[0] == 503
+        async with asyncio.timeout(10):
+            await inside.door.close()
+        assert inside.ended.get_nowait() == "/v1/containers"

@@ -153,6 +153,24 @@ async def test_a_value_that_is_empty_is_refused_where_it_is_none(
     assert (status, answer["errors"][0]["path"]) == (400, name)
 
 
+def test_an_answer_is_found_by_what_was_asked_for(document: dict[str, Any]) -> None:
+    """The tests with a real process rely on it."""
+    held = Document(json.dumps(document).encode())
+    told = {"Content-Type": "application/json"}
+    plan = next(iter(document["paths"]["/v1/jobs/plan"]))
+    with pytest.raises(AssertionError, match="'/v1/jobs/plan'"):
+        held.check_target(plan.upper(), "/v1/jobs/plan?x=/v1/jobs", 200, told, b"[]")
+    with pytest.raises(AssertionError, match=r"'/v1/jobs/\{id\}'"):
+        held.check_target("GET", "/v1/jobs/j-1", 200, told, b"[]")
+    held.check_target("GET", "/v1/jobs/j-1/none", 200, told, b"[]")
+    held.check_target("TRACE", "/v1/jobs/j-1", 200, told, b"[]")
+    tokens = [{"wrong": "x" * 1000}] * 100
+    page = json.dumps({"items": tokens, "next_cursor": None}).encode()
+    with pytest.raises(AssertionError, match=r"items\[39\]") as found:
+        held.check_target("GET", "/v1/tokens", 200, told, page)
+    assert "items[40]" not in str(found.value), "only the ends of a long one"
+
+
 def test_a_status_or_a_header_that_is_not_told_is_found(document: dict[str, Any]) -> None:
     """The tests of the API rely on it: each answer of theirs goes through `check_answer`."""
     held = Document(json.dumps(document).encode())

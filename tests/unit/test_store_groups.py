@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from tests.store_values import container, url_in
 NOBODY = SaveContainer(container=container(999))
 ENTRY = AuditEntry(
     sequence=0,
-    at=0.0,
+    at=time.time(),
     user="ann",
     role="user",
     door="token",
