@@ -259,7 +259,8 @@ def test_every_request_gets_exactly_one_answer_when_the_session_dies_under_them(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(timeout=15)
+    assert not any(thread.is_alive() for thread in threads)
     session.join()
     assert counts == [1] * 2000
     assert len(rig.listener.ends) == 1
