@@ -157,10 +157,10 @@ def steps_of(kind: str) -> list[Step]:
     return [
         *static_steps(),
         step_of_tests("tests that run alone", "-m", "alone", *alone, may_be_empty=True),
-        # Half of these wait for processes, sessions and timeouts: two cpus serve four of them.
+        # Many of these wait for processes, sessions and timeouts: two cpus serve six of them.
         # Who has run out of tests takes some of the others': without that one is left with the
         # slow ones at the end.
-        step_of_tests("all other tests", "-n4", "--dist=worksteal", "-m", "not alone", "tests"),
+        step_of_tests("all other tests", "-n6", "--dist=worksteal", "-m", "not alone", "tests"),
     ]
 
 

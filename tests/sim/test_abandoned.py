@@ -12,7 +12,9 @@ from tests.sim.truth import TAG
 from tests.sim.world import World
 from tests.sizes import sized
 
-SEEDS = sized(12, 40)
+LEFT_BEHIND = (25, 31)
+SEEDS = (*LEFT_BEHIND, *(seed for seed in range(40) if seed not in LEFT_BEHIND))[: sized(12, 40)]
+"""Those first in which daemons are left behind."""
 LONGEST_FREEZE_S = 1000.0
 
 
@@ -25,7 +27,7 @@ def options_left_alone(seed: int) -> SimOptions:
     return without(options, ["immortal", "reboots_every_s", "strays_every_s", "deaths_every_s"])
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_instance_outlives_a_dispatcher_that_is_gone(seed: int) -> None:
     options = options_left_alone(seed)
     world = World(options)
@@ -55,7 +57,7 @@ def test_no_instance_outlives_a_dispatcher_that_is_gone(seed: int) -> None:
 
 def test_daemons_are_left_behind_in_some_of_these_runs() -> None:
     """Else the runs above would not show that what never ends keeps no instance."""
-    assert any(map(leaves_daemons, range(SEEDS)))
+    assert any(map(leaves_daemons, SEEDS))
 
 
 def leaves_daemons(seed: int) -> bool:
@@ -70,7 +72,7 @@ def leaves_daemons(seed: int) -> bool:
 
 def test_a_held_instance_is_left_alone() -> None:
     held = 0
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         options = options_left_alone(seed)
         world = World(options)
         world.begin(options.safety_s)

@@ -164,11 +164,9 @@ def test_an_answer_is_found_by_what_was_asked_for(document: dict[str, Any]) -> N
         held.check_target("GET", "/v1/jobs/j-1", 200, told, b"[]")
     held.check_target("GET", "/v1/jobs/j-1/none", 200, told, b"[]")
     held.check_target("TRACE", "/v1/jobs/j-1", 200, told, b"[]")
-    tokens = [{"wrong": "x" * 1000}] * 100
-    page = json.dumps({"items": tokens, "next_cursor": None}).encode()
-    with pytest.raises(AssertionError, match=r"items\[39\]") as found:
-        held.check_target("GET", "/v1/tokens", 200, told, page)
-    assert "items[40]" not in str(found.value), "only the ends of a long one"
+    page = json.dumps({"items": [{"wrong": 1}], "next_cursor": None}).encode()
+    with pytest.raises(AssertionError, match='"user" is a required property'):
+        held.check_target("GET", "/v1/tokens?limit=1", 200, told, page)
 
 
 def test_a_status_or_a_header_that_is_not_told_is_found(document: dict[str, Any]) -> None:
