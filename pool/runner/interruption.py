@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import re
 import selectors
-import signal
 from typing import Callable
 
 from longshore.pool.runner import machine
-from longshore.pool.runner.launch import signal_group
+from longshore.pool.runner.launch import end_session
 from longshore.pool.runner.spawning import spawn
 from longshore.pool.runner.wire import Refusal
 
@@ -71,7 +70,7 @@ class InterruptionWatch:
         """End the command, and all that it has started in its session."""
         pid, ticks = self._process
         if pid:
-            signal_group(pid, ticks, signal.SIGKILL)
+            end_session(pid, ticks)
         self._process = 0, 0
         if self._pipe >= 0:
             self._selector.unregister(self._pipe)

@@ -570,6 +570,17 @@ def signal_group(pid: int, ticks: int, number: int) -> bool:
     return True
 
 
+def end_session(pid: int, ticks: int) -> None:
+    """Kill what is left of a process that was spawned in a session of its own, and of its group.
+
+    The process may have ended and been waited for: what it left keeps its group, and no other gets
+    the number of that. Where the group is empty, another process may have the number.
+    """
+    if machine.start_ticks(pid) in (0, ticks):
+        with contextlib.suppress(ProcessLookupError):  # nothing is left
+            os.killpg(pid, signal.SIGKILL)
+
+
 def kill_marked(spool_name: str, attempt_id: str) -> None:
     """Kill whatever carries an attempt's mark in its environment, wherever it has moved to."""
     for pid in machine.processes():

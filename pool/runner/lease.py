@@ -13,12 +13,11 @@ import contextlib
 import errno
 import json
 import os
-import signal
 import time
 from typing import Callable, NamedTuple
 
 from longshore.pool.runner import machine
-from longshore.pool.runner.launch import signal_group
+from longshore.pool.runner.launch import end_session
 from longshore.pool.runner.scripts import POWER_OFF
 from longshore.pool.runner.spawning import spawn
 from longshore.pool.runner.spool import SpoolPaths, write_whole
@@ -94,7 +93,7 @@ class PowerOff:
         """End what is left of the last try, if anything is."""
         pid, ticks = self._process
         if pid:
-            signal_group(pid, ticks, signal.SIGKILL)
+            end_session(pid, ticks)
         self._process = 0, 0
 
 

@@ -560,4 +560,15 @@ RUNNER: Final[tuple[EdgeDefect, ...]] = (
             "tests/unit/test_runner_handover.py::test_nobody_buries_what_is_watched_or_has_ended"
         ),
     ),
+    EdgeDefect(
+        name="what_a_watch_left_outlives_it",
+        guard="What a command left that has ended is ended with it",
+        file="pool/runner/launch.py",
+        old="    if machine.start_ticks(pid) in (0, ticks):",
+        new="    if machine.start_ticks(pid) == ticks:",
+        test=(
+            "tests/unit/test_interruption_watch.py"
+            "::test_what_a_command_left_that_was_waited_for_is_ended_too"
+        ),
+    ),
 )

@@ -93,6 +93,24 @@ def test_closing_ends_all_that_the_command_has_started(sites: list[Site], tmp_pa
     assert not _runs(stat)
 
 
+def test_what_a_command_left_that_was_waited_for_is_ended_too(
+    sites: list[Site], tmp_path: Path
+) -> None:
+    note = tmp_path / "pid"
+    site = site_of(sites, f"sleep 1000 & echo $! > {note}; echo {AT}")
+    site.watch.tick(0.0)
+    # Before its word is read: the runner may hear of the end first.
+    os.waitpid(-1, 0)
+    stat = Path("/proc", note.read_text().strip(), "stat")
+    assert _runs(stat)
+    site.serve(now=0.0)
+    assert site.found == [AT]
+    deadline = time.monotonic() + 30
+    while _runs(stat) and time.monotonic() < deadline:
+        site.selector.select(0.01)
+    assert not _runs(stat)
+
+
 def _runs(stat: Path) -> bool:
     try:
         return stat.read_text().rpartition(")")[2].split()[0] != "Z"
