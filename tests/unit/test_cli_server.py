@@ -331,6 +331,18 @@ def test_a_tree_is_cancelled_and_who_may_submit_is_shown(
     assert main(["cancel", "--tree", container_id]) == 0
     assert f"{container_id} is being cancelled, with all below it" in capsys.readouterr().out
     assert [each.cancel_requested for each in server.containers()] == [True]
+    assert [each.cancel_requested for each in server.containers()] == [True]
+
+
+def test_what_a_container_left_that_has_ended_is_cancelled(
+    server: CliServer, capsys: Capture
+) -> None:
+    container_id = submitted(capsys, "--api", "--", "true")
+    server.do(lambda rig: rig.add_instance("i-1"))
+    server.do(lambda rig: rig.start(container_id, "i-1"))
+    server.do(lambda rig: rig.finish(container_id))
+    assert main(["cancel", "--tree", container_id]) == 0
+    assert "has ended already; all below it is being cancelled" in capsys.readouterr().out
 
 
 def test_a_job_has_no_tree_to_cancel(server: CliServer, capsys: Capture) -> None:

@@ -21,6 +21,8 @@ from longshore.dispatcher.cli.options import (
 from longshore.dispatcher.cli.render.progress import outcome_line
 from longshore.dispatcher.input.quantities import PRIORITY_MAX
 
+_ENDED_BY_ITSELF = ("succeeded", "failed")
+
 
 @click.command()
 @click.argument("identifiers", metavar="ID...", nargs=-1, required=True)
@@ -72,7 +74,9 @@ def cancel(*, client: CommandClient, identifiers: tuple[str, ...], tree: bool) -
                 remedy=f"Cancel all of it with 'longshore cancel {identifier}'",
                 exit_code=USAGE,
             )
-        client.send("POST", path_of(identifier, "/cancel"), {"tree": True} if tree else {})
+        answer = client.send("POST", path_of(identifier, "/cancel"), {"tree": True} if tree else {})
+        if tree and read_awaited(identifier, answer).state in _ENDED_BY_ITSELF:
+            return f"{identifier} has ended already; all below it is being cancelled"
         return f"{identifier} is being cancelled" + (", with all below it" if tree else "")
 
     return _each(identifiers, cancel_one)
