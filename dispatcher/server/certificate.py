@@ -54,11 +54,9 @@ class Certificate:
         while True:
             await asyncio.sleep(look_each_s)
             now = await asyncio.to_thread(stamps, self._tls)
-            if now and now == self._seen:
-                told = self._unusable = ""
-                continue
             try:
-                await self._read_again()
+                if not now or now != self._seen:
+                    await self._read_again()
             except (OSError, ConfigError) as error:
                 if told != f"{now} {error}":
                     what = "the certificate was not read again; the one before is used"

@@ -187,8 +187,8 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_renewed_certificate_is_not_seen",
         guard="The certificate is read again when its files change",
         file="dispatcher/server/certificate.py",
-        old="            if now and now == self._seen:",
-        new="            if now:",
+        old="                if not now or now != self._seen:",
+        new="                if not now:",
         test=f"{_SERVER}::test_tls_and_a_certificate_that_is_renewed",
     ),
     EdgeDefect(
