@@ -28,7 +28,7 @@ from hypothesis import settings
 
 from tests.fast_loop import left_out
 
-LEAK_GRACE_S = 5.0
+LEAK_GRACE_S = float(os.environ.get("LONGSHORE_LEAK_GRACE_S", "5"))
 """How long a thread or process that is on its way out may take after its test; usually 0."""
 
 BARE_NAMES = frozenset({"dispatcher", "drivers", "pool"})

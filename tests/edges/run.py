@@ -14,7 +14,14 @@ from pathlib import Path
 
 from tests.edges.defect import EdgeDefect
 from tests.edges.known import DEFECTS, part_of
-from tests.edges.planting import Fate, Verdict, copied_tree, run_tests, try_all
+from tests.edges.planting import (
+    SOUND_TIME_LIMIT_S,
+    Fate,
+    Verdict,
+    copied_tree,
+    run_tests,
+    try_all,
+)
 
 MOST_TRIED_AGAIN = 5
 
@@ -56,7 +63,7 @@ def tried(defects: Sequence[EdgeDefect], tree: Path, *, at_once: int) -> list[Ed
 def sound(defects: Sequence[EdgeDefect], tree: Path) -> str:
     """Run the tests without a defect; return what pytest said if they do not pass, else ""."""
     tests = sorted({each.test for each in defects})
-    code, said = run_tests(tree, tests)
+    code, said = run_tests(tree, tests, limit_s=SOUND_TIME_LIMIT_S)
     return said if code != 0 or "skipped" in said.splitlines()[-1] else ""
 
 

@@ -32,7 +32,7 @@ def run_pytest(
     directory: Path, test: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run one test module under the real conftest, with a short grace, in a process of its own."""
-    conftest = CONFTEST.read_text().replace("LEAK_GRACE_S = 5.0", "LEAK_GRACE_S = 0.3")
+    conftest = CONFTEST.read_text().replace('LEAK_GRACE_S", "5")', 'LEAK_GRACE_S", "0.3")')
     directory.joinpath("conftest.py").write_text(conftest)
     directory.joinpath("pytest.ini").write_text(SETTINGS)
     directory.joinpath("test_it.py").write_text(PRELUDE + textwrap.dedent(test))
