@@ -55,6 +55,11 @@ def _asked(
     return [(status, json.loads(text) if text else None) for status, text in answers]
 
 
+def _end_instances(server: DispatcherProcess) -> None:
+    """Let no sshd outlive the test: nothing that waits needs an instance any more."""
+    wait_for(lambda: not server.instances(), "all instances are gone")
+
+
 @pytest.mark.real
 def test_a_thousand_children_over_two_crashes_are_there_once_and_have_their_parent(
     tmp_path: Path,
@@ -74,6 +79,7 @@ def test_a_thousand_children_over_two_crashes_are_there_once_and_have_their_pare
         assert set(everything) == {parent, *told}, "none twice"
         assert {everything[each].get("parent") for each in told} == {parent}
         assert len(ended["attempts"]) == 1
+        _end_instances(server)
 
 
 @pytest.mark.real
@@ -109,3 +115,4 @@ def test_what_a_job_tries_inside_gets_it_nothing_of_others(tmp_path: Path) -> No
         assert server.call("POST", f"/v1/containers/{made['parent']}/cancel", {"tree": True})
         assert server.container(made["id"])["cancel_requested"]
         assert not server.container(other)["cancel_requested"]
+        _end_instances(server)
