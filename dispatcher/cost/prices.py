@@ -9,25 +9,11 @@ bought; where that said 0, nobody knows its price.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 
-from longshore.dispatcher.cost.intervals import InstanceBill
-from longshore.dispatcher.cost.lines import Price, PriceSource
+from longshore.dispatcher.domain.ledger import InstanceBill, Price, PriceRow, PriceSource
 
 _RANK = {source: rank for rank, source in enumerate(PriceSource)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceRow:
-    """What an hour of a type costs in a zone, from a time on."""
-
-    type_name: str
-    #: "" for all zones.
-    zone: str
-    #: In milliseconds since the epoch.
-    valid_from_ms: int
-    price: Price
 
 
 class PriceBook:

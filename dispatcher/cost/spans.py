@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from longshore.dispatcher.cost.intervals import InstanceBill, ms_of
+from longshore.dispatcher.domain.ledger import InstanceBill, ms_of
 from longshore.drivers.billing import BillingEnd, BillingStart, EndedBy
 
 

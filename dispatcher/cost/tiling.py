@@ -19,20 +19,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from longshore.dispatcher.cost.intervals import OF_INSTANCE, InstanceBill, Interval
-from longshore.dispatcher.cost.lines import (
+from longshore.dispatcher.cost.money import split
+from longshore.dispatcher.cost.prices import PriceBook
+from longshore.dispatcher.cost.spans import BilledSpan, billed_span
+from longshore.dispatcher.domain.ledger import (
     CLUSTER,
     MS_PER_HOUR,
+    OF_INSTANCE,
     Account,
     BilledState,
     Column,
     CostLine,
+    InstanceBill,
+    Interval,
     Outcome,
     Price,
 )
-from longshore.dispatcher.cost.money import split
-from longshore.dispatcher.cost.prices import PriceBook
-from longshore.dispatcher.cost.spans import BilledSpan, billed_span
 
 _BOOT: Final = frozenset({BilledState.PENDING, BilledState.BOOTING})
 

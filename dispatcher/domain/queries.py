@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
     InstanceRecord,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.ledger import InstanceBill, Interval, PriceRow
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.pool.model import Launch
 
@@ -109,6 +110,16 @@ class KeptSecrets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerFacts:
+    """What the ledger knows of a span of time, and a little around it."""
+
+    #: Of all instances that may have been billed in it.
+    bills: Sequence[InstanceBill]
+    intervals: Sequence[Interval]
+    prices: Sequence[PriceRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     """What the store knew when the process started."""
 
@@ -128,3 +139,6 @@ class Recovered:
     launches: Sequence[Launch] = ()
     #: Those that were not gone.
     instances: Sequence[InstanceRecord] = ()
+    #: Of the ledger what is not settled, and goes on.
+    bills: Sequence[InstanceBill] = ()
+    intervals: Sequence[Interval] = ()

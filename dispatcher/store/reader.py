@@ -33,7 +33,13 @@ from longshore.dispatcher.domain.queries import (
     Recovered,
 )
 from longshore.dispatcher.domain.tokens import Token
-from longshore.dispatcher.store import access_records, codec, idempotency, job_reader
+from longshore.dispatcher.store import (
+    access_records,
+    codec,
+    idempotency,
+    job_reader,
+    ledger_records,
+)
 from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.filters import container_queries, job_queries
@@ -158,6 +164,7 @@ class Reader:
                 select(instances).where(_IS_THERE).order_by(instances.c.id)
             ).all()
             ended = connection.execute(_with_logs_on_the_way()).all()
+            bills, intervals = ledger_records.fetch_open(connection)
         return Recovered(
             containers=tuple(unfinished),
             past=tuple(past),
@@ -166,6 +173,8 @@ class Reader:
             unreleased=tuple(codec.attempt_from_row(row) for row in ended),
             launches=tuple(codec.launch_from_row(row) for row in pending),
             instances=tuple(codec.instance_from_row(row) for row in present),
+            bills=tuple(bills),
+            intervals=tuple(intervals),
         )
 
     def tokens(self) -> list[Token]:

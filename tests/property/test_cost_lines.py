@@ -7,20 +7,23 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.cost.intervals import OF_INSTANCE, InstanceBill, Interval
-from longshore.dispatcher.cost.lines import (
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, as_usd, exact_usd, split, usd
+from longshore.dispatcher.cost.prices import PriceBook
+from longshore.dispatcher.cost.spans import billed_span
+from longshore.dispatcher.cost.tiling import lines_of
+from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
+    OF_INSTANCE,
     Account,
     BilledState,
     CostLine,
+    InstanceBill,
+    Interval,
     Outcome,
     Price,
+    PriceRow,
     PriceSource,
 )
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, as_usd, exact_usd, split, usd
-from longshore.dispatcher.cost.prices import PriceBook, PriceRow
-from longshore.dispatcher.cost.spans import billed_span
-from longshore.dispatcher.cost.tiling import lines_of
 from longshore.drivers.billing import Billed, BillingEnd, BillingRule, BillingStart, EndedBy
 
 _ENDS_MS = 5 * MS_PER_HOUR
