@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import (
     InstanceRecord,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
-from longshore.dispatcher.domain.ledger import InstanceBill, Interval, PriceRow
+from longshore.dispatcher.domain.ledger import Group, InstanceBill, Interval, PriceRow, Total
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.pool.model import Launch
 
@@ -117,6 +117,25 @@ class LedgerFacts:
     bills: Sequence[InstanceBill]
     intervals: Sequence[Interval]
     prices: Sequence[PriceRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSums:
+    """What is booked in some spans of hours, and the facts of what is not, from one moment."""
+
+    #: For each span that was asked for.
+    totals: Sequence[Mapping[Group, Total]]
+    #: The hour up to which all is booked, 0 where nothing is.
+    booked_until: int
+    #: About the time from then on, as far as it was asked for.
+    facts: LedgerFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDue:
+    """Which hours are to be booked, in order, with how often each was marked; 0 for never."""
+
+    hours: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

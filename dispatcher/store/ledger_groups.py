@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, literal, select
 
 from longshore.dispatcher.domain.ledger import (
+    MS_PER_HOUR,
     BilledState,
     BookedHour,
     Column,
@@ -17,6 +18,7 @@ from longshore.dispatcher.domain.ledger import (
     PriceSource,
     Total,
 )
+from longshore.dispatcher.domain.queries import LedgerDue
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
 
@@ -125,25 +127,40 @@ def fetch_booked_until(connection: Connection) -> int:
     return connection.execute(select(tables.booked.c.until_hour)).scalar_one_or_none() or 0
 
 
-def fetch_marks(connection: Connection, *, before_hour: int, at_most: int) -> dict[int, int]:
-    """Return the earliest hours before one in which something has changed, with how often."""
-    marks = tables.marks
-    wanted = select(marks).where(marks.c.hour < before_hour).order_by(marks.c.hour)
-    return {row.hour: row.times for row in connection.execute(wanted.limit(at_most))}
+def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> LedgerDue:
+    """Return which hours are to be booked: see `Store.ledger_due`."""
+    marks, booked_until = tables.marks, fetch_booked_until(connection)
+    first = booked_until or _first_hour(connection)
+    last = min(before_hour, booked_until)
+    changed = select(marks).where(marks.c.hour < last).order_by(marks.c.hour).limit(at_most)
+    hours = {row.hour: row.times for row in connection.execute(changed)}
+    if first is not None:
+        new = range(first, min(before_hour, first + at_most))
+        marked = select(marks).where(marks.c.hour >= first, marks.c.hour < before_hour)
+        times = {row.hour: row.times for row in connection.execute(marked)}
+        hours |= {hour: times.get(hour, 0) for hour in new}
+    return LedgerDue(hours=hours)
 
 
-def fetch_groups(connection: Connection) -> dict[int, Group]:
+def _first_hour(connection: Connection) -> int | None:
+    """Return the first hour about which anything is known, None for none."""
+    earliest_ms = connection.execute(select(func.min(tables.bills.c.created_ms))).scalar()
+    return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
+
+
+def _fetch_groups(connection: Connection) -> dict[int, Group]:
     """Return all groups that were ever booked, by their number."""
     return {row.id: _group_from_row(row) for row in connection.execute(select(tables.groups))}
 
 
 def fetch_totals(
     connection: Connection, spans: Sequence[tuple[int, int]]
-) -> Iterator[Mapping[int, Total]]:
-    """Yield, for each span of hours [from, until), the sums of what is booked, by group's number.
+) -> Iterator[Mapping[Group, Total]]:
+    """Yield, for each span of hours [from, until), the sums of what is booked, by group.
 
     Whole days are read as such.
     """
+    groups = _fetch_groups(connection)
     for from_hour, until_hour in spans:
         first_day, last_day = -(-from_hour // HOURS_PER_DAY), until_hour // HOURS_PER_DAY
         found: dict[int, Total] = {}
@@ -158,7 +175,7 @@ def fetch_totals(
                 if start < end:
                     _add_up(connection, _between(tables.hours, "hour", start, end), found)
             _add_up(connection, _between(tables.days, "day", first_day, last_day), found)
-        yield found
+        yield {groups[group_id]: total for group_id, total in found.items()}
 
 
 def _between(table: Any, period: str, first: int, end: int) -> Select[Any]:

@@ -184,8 +184,9 @@ def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interva
     return [_bill_from_row(row) for row in rows], [_interval_from_row(row) for row in intervals]
 
 
-def fetch_facts(connection: Connection, from_ms: int, until_ms: int) -> LedgerFacts:
-    """Return the facts about a span of time; of instances those whose billing may touch it."""
+def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> LedgerFacts:
+    """Return the facts about some hours; of instances those whose billing may touch them."""
+    from_ms, until_ms = from_hour * MS_PER_HOUR, until_hour * MS_PER_HOUR
     bills = tables.bills
     touching = select(bills).where(
         bills.c.created_ms < until_ms + _MARGIN_MS,
