@@ -71,11 +71,14 @@ from longshore.dispatcher.state.queue import ClassKey, Queue
 from longshore.dispatcher.state.restarts import is_lasting
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.dispatcher.state.stray_news import stray_found, stray_gone
+from longshore.drivers.billing import BillingRule
 from longshore.drivers.interface import InstanceType
 from longshore.pool import attempts, core, probing, reactor
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
     AttemptImageSeen,
+    BillsFailed,
+    BillsTold,
     CreateFailed,
     Destroyed,
     DestroyFailed,
@@ -92,6 +95,7 @@ from longshore.pool.pool_events import (
     AttemptLogComplete,
     AttemptLogLost,
     AttemptRunning,
+    InstanceBilled,
     LaunchEnded,
     LaunchMade,
     Notice,
@@ -106,6 +110,8 @@ from longshore.pool.port import PoolPort
 
 NOTHING_TO_PLAN = (
     AttemptImageSeen,
+    BillsFailed,
+    BillsTold,
     Destroyed,
     DestroyFailed,
     FindFailed,
@@ -137,11 +143,13 @@ class Engine:
         store_since: float = -math.inf,
         store_accepted: bool = False,
         secrets: KnownSecrets = NO_SECRETS_KNOWN,
+        billing: BillingRule | None = None,
     ) -> None:
         """Make the engine of a cluster from what a store knew, and which `secrets` can be had.
 
         `store` is its id, which it has had since `store_since`, in seconds since the epoch;
-        `store_accepted` says that an operator has just put it in the place of another.
+        `store_accepted` says that an operator has just put it in the place of another. `billing` is
+        how the cloud bills, None where it does not tell.
         """
         self._store_since = store_since
         self.settings, self.types, self.new_container = settings, dict(types), new_container
@@ -155,7 +163,10 @@ class Engine:
             quota_groups=quota_groups,
             store=store,
             spares_unknown=store_accepted,
+            asks_bills=billing is not None,
         )
+        self.billing = billing
+        self.bills_told: list[InstanceBilled] = []
         self.records: dict[str, InstanceRecord] = {}
         self._port = port = PoolPort(self.pool)
         self.market = PreemptibleMarket(pool=port, settings=settings)
@@ -175,12 +186,7 @@ class Engine:
         self._reservations = Reservations(self.new_instances)
         parts = PlacementParts(port, self.table, settings, self.records, self._reservations)
         self._elastic = elastic_scheduler(parts, self.per_instance, self.new_instances)
-        self.workloads = WorkloadSchedulers(
-            jobs=self.table.jobs,
-            settings=settings,
-            per_instance=self.per_instance,
-            elastic=self._elastic,
-        )
+        self.workloads = self._workloads()
         self.scheduling = SchedulingPass(parts, workloads=self.workloads, market=self.market)
         self.concurrency = self.scheduling.concurrency
         self.workflow = Workflow(self.table)
@@ -189,6 +195,14 @@ class Engine:
         self._confirms: list[Confirm] = []
         self._dirty = True
         self._restore(recovered)
+
+    def _workloads(self) -> WorkloadSchedulers:
+        return WorkloadSchedulers(
+            jobs=self.table.jobs,
+            settings=self.settings,
+            per_instance=self.per_instance,
+            elastic=self._elastic,
+        )
 
     def _restore(self, recovered: Recovered) -> None:
         recovery.restore(
@@ -411,6 +425,8 @@ class Engine:
                 self._record_worker(notice, now)
             case WorkerGone():
                 self._forget_instance(notice.worker_id, notice.reason, now)
+            case InstanceBilled():
+                self.bills_told.append(notice)
             case AttemptRunning():
                 self._on_running(notice.attempt_id, now)
             case AttemptImageKnown():

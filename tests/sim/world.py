@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from longshore.dispatcher.domain.messages import Confirm
 from longshore.dispatcher.engine.engine import Engine
+from longshore.drivers.billing import EndedBy
 from longshore.drivers.interface import InstanceType
 from longshore.drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
 from longshore.drivers.simulated.parameters import SimulatedFaults
@@ -88,6 +89,7 @@ class World:
         self._links_dice = Dice(options.seed, "links")
         self._calls_dice = Dice(options.seed, "calls")
         self._find_dice = Dice(options.seed, "finds")
+        self._bills_dice = Dice(options.seed, "bills")
         self._engine_dice = Dice(options.seed, "engine")
         self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
         self.store.faults = options.dispatcher
@@ -151,6 +153,7 @@ class World:
             dice=self._engine_dice.random,
             quota_groups=groups if any(groups.values()) else {},
             store="ours",
+            billing=options.cloud.billing.rule() if options.cloud.tells_billing else None,
         )
         engine.pool.timers = WatchedTimers()
         process = DispatcherProcess(engine, making)
@@ -194,6 +197,8 @@ class World:
             late_addresses=self.options.hosts.late_addresses,
             filters_tags=not self.options.unfiltered_listings,
             find_dice=self._find_dice,
+            bills_dice=self._bills_dice,
+            cloud_epoch_s=EPOCH_S,
             hides=self.trouble.hides,
             power_of=self.trouble.power_of,
             flickers=0.0 if self._calm else self.options.flickers,
@@ -283,7 +288,7 @@ class World:
 
     def _power_off(self, machine: Machine) -> None:
         self.counts["leases that ended an instance"] += 1
-        self.cloud.end(machine, self.timeline.now)
+        self.cloud.end(machine, self.timeline.now, EndedBy.ITSELF)
         self._cloud_changed()
 
     def _cloud_changed(self) -> None:
