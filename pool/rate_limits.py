@@ -143,8 +143,11 @@ class CloudGate:
         return max(min(times), self._bucket.next_at(now)) if times else None
 
     def _held_until(self, kind: type[QueuedCall]) -> float:
-        delays = {ListInstances: self.listings, FindInstance: self.finds, AskBills: self.bills}
-        return delays.get(kind, self.changes).until
+        if kind is ListInstances:
+            return self.listings.until
+        if kind is AskBills:
+            return self.bills.until
+        return self.finds.until if kind is FindInstance else self.changes.until
 
     def _next_kind(self, now: float) -> type[QueuedCall] | None:
         """Return the kind of the call that is next, None when none is or it is creates' turn."""

@@ -272,7 +272,7 @@ class CloudModel:
         if rule.starts is BillingStart.REQUESTED:
             starts = machine.created_at
         begun: float | None = starts if starts <= now else None
-        if leaves is not None and leaves < starts:
+        if leaves is not None and leaves <= starts:
             begun = until  # it never ran
         return Billed(
             billed_from=begun,

@@ -101,9 +101,7 @@ def test_the_cloud_is_asked_again_ever_later_for_an_hour_and_then_no_more() -> N
     assert told(rig) == [("a", BEGUN, False), ("a", BEGUN, True)]
 
 
-def test_a_question_that_fails_is_asked_again_and_after_a_rate_limit_when_the_cloud_allows() -> (
-    None
-):
+def test_a_question_that_fails_is_asked_again_after_a_rate_limit_when_allowed() -> None:
     rig = with_instances("a")
     lose(rig, "a")
     rig.advance(6)
