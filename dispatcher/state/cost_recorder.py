@@ -91,13 +91,10 @@ class CostRecorder:
             states = [each for each in open_ if each.holder == OF_INSTANCE]
             if bill.gone_ms is not None or not states:
                 self._ended[bill.instance_id] = bill
+                self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
             attempts = {each.holder: each for each in open_ if each.holder != OF_INSTANCE}
             self._books[bill.instance_id] = _Book(bill=bill, state=states[0], attempts=attempts)
-
-    def unsettled(self) -> list[str]:
-        """Return the instances that are gone and whose cloud may still tell of their billing."""
-        return sorted(id_ for id_, bill in self._ended.items() if not bill.final)
 
     def record(self, now: float) -> list[Change]:
         """Return what is to be written of the workers that have changed, in order."""
@@ -138,11 +135,8 @@ class CostRecorder:
         bill = self._ended.get(instance_id)
         if bill is None:
             return []
-        bill = replace(bill, billed=billed, final=final)
-        if final:
-            del self._ended[instance_id]
-        else:
-            self._ended[instance_id] = bill
+        bill = replace(bill, billed=bill.billed.once_told(billed), final=final)
+        self._ended[instance_id] = bill
         return [SaveBill(bill=bill)]
 
     def check(self) -> None:
@@ -276,6 +270,7 @@ class CostRecorder:
         unwanted = state is BilledState.UNWANTED
         return replace(
             bill,
+            billed=bill.billed.once_told(worker.cloud.billed),
             running_ms=_first(bill.running_ms, at_ms, state is not BilledState.PENDING),
             ready_ms=_first(bill.ready_ms, at_ms, ready),
             used_ms=_first(bill.used_ms, at_ms, bool(book.attempts)),
