@@ -31,6 +31,7 @@ from longshore.dispatcher.domain.ledger import (
     ms_of,
 )
 from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
+from longshore.dispatcher.domain.queries import LATEST_BILLS
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.spend_limits import placement_of
 from longshore.drivers.billing import Billed, BillingRule
@@ -41,7 +42,7 @@ from longshore.pool.tags import is_stand_in
 
 DAEMON: Final = "daemon"
 LEAK: Final = "leak"
-MOST_ENDED: Final = 1000
+MOST_ENDED: Final = LATEST_BILLS
 """How many instances that are gone are remembered, in case one comes back or its bill comes."""
 
 _OUTCOMES = {
@@ -82,7 +83,10 @@ class CostRecorder:
         self._unsettled: dict[str, Interval] = {}
 
     def restore(self, bills: Iterable[InstanceBill], intervals: Iterable[Interval]) -> None:
-        """Go on with what an earlier process has written: open intervals, bills not settled."""
+        """Go on with what an earlier process has written: open intervals, and bills.
+
+        Of those that are settled, the latest: an instance that was gone may be listed again.
+        """
         by_instance: dict[str, list[Interval]] = {}
         for interval in intervals:
             by_instance.setdefault(interval.instance_id, []).append(interval)
@@ -91,7 +95,8 @@ class CostRecorder:
             states = [each for each in open_ if each.holder == OF_INSTANCE]
             if bill.gone_ms is not None or not states:
                 self._ended[bill.instance_id] = bill
-                self._pool.bills.handed_in[bill.instance_id] = bill.billed
+                if not bill.final:
+                    self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
             attempts = {each.holder: each for each in open_ if each.holder != OF_INSTANCE}
             self._books[bill.instance_id] = _Book(bill=bill, state=states[0], attempts=attempts)

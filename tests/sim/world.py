@@ -219,9 +219,13 @@ class World:
         self.counts[f"crashes: {why}"] += 1
         process.die()
         self.store.crash()
-        ledger_conduct.check_facts(self.store)
+        ledger_conduct.check_facts(self.store, clock_is_steady=self._clock_is_steady)
         down_s = self._dice.between(0, self._dispatcher_faults.longest_down_s)
         self.timeline.after(down_s, self.start)
+
+    @property
+    def _clock_is_steady(self) -> bool:
+        return not self.options.dispatcher.clock_steps_s
 
     def abandon(self) -> None:
         """Let the dispatcher die for good."""
@@ -344,8 +348,9 @@ class World:
         self.truth.final()
         cloud = self.options.cloud
         rule = cloud.billing.rule() if cloud.tells_billing else None
-        steady = not self.options.dispatcher.clock_steps_s
-        ledger_conduct.check_bills(self.store, self.hosts, rule, clock_is_steady=steady)
+        ledger_conduct.check_bills(
+            self.store, self.hosts, rule, clock_is_steady=self._clock_is_steady
+        )
         return Outcome(
             busy_s=self.truth.busy_s,
             virtual_s=self.timeline.now,
