@@ -5,7 +5,8 @@ attempts that had a place share the instance. While their shares add up to S, an
 pays for s / max(1, S) of each instant, and what the instance was besides gets max(0, 1 - S). So
 that a piece costs the number of changes in it, and not that times the number of attempts, a second
 clock runs along which stands at F = integral of dt / max(1, S): an attempt pays for s times what
-that clock moved while it was there (virtual time, as in processor sharing).
+that clock moved while it was there (virtual time, as in processor sharing). It moves in ticks of
+2^-40 ms, since exact fractions would grow with each change.
 
 The exact parts of a piece are fractions; they become whole milliseconds together, by largest
 remainder, so that they add up to the piece, and the pieces to the span.
@@ -36,6 +37,7 @@ from longshore.dispatcher.domain.ledger import (
     Price,
 )
 
+_TICKS_PER_MS: Final = 2**40
 _BOOT: Final = frozenset({BilledState.PENDING, BilledState.BOOTING})
 
 
@@ -138,18 +140,18 @@ def _exact_parts(
     changes = {each.from_ms for each in states if from_ms < each.from_ms < until_ms}
     times = sorted({from_ms, until_ms, *joins, *leaves, *changes})
     found: dict[_Part, Fraction] = {}
-    shares, clock = Fraction(0), Fraction(0)
-    joined_at: dict[tuple[str, int], Fraction] = {}
+    shares, ticks = Fraction(0), 0
+    joined_at: dict[tuple[str, int], int] = {}
     for at_ms, next_ms in zip(times, [*times[1:], until_ms], strict=True):
         for each in leaves.get(at_ms, ()):
-            moved = clock - joined_at[each.holder, each.from_ms]
+            moved = Fraction(ticks - joined_at[each.holder, each.from_ms], _TICKS_PER_MS)
             part = _of_attempt(each)
             found[part] = found.get(part, Fraction(0)) + each.share * moved
             shares -= each.share
         for each in joins.get(at_ms, ()):
-            joined_at[each.holder, each.from_ms] = clock
+            joined_at[each.holder, each.from_ms] = ticks
             shares += each.share
-        clock += (next_ms - at_ms) / max(Fraction(1), shares)
+        ticks += int((next_ms - at_ms) * _TICKS_PER_MS / max(Fraction(1), shares))
         if shares < 1 and at_ms < next_ms:
             part = _of_instance(bill, _state_at(states, at_ms))
             left = (1 - shares) * (next_ms - at_ms)

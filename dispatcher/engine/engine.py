@@ -196,6 +196,7 @@ class Engine:
             placement=settings.placement,
             rule=AS_USED if billing is None else billing,
         )
+        self.table.cost_usd = self.costs.cost_usd
         self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True

@@ -13,7 +13,9 @@ seen, it is taken for never started, unless its instance is gone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
@@ -27,15 +29,12 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     ContainerState,
-    Placement,
     Reason,
     StopCause,
     StopReason,
     resources_of,
 )
 from longshore.dispatcher.state.job_registry import JobResult
-from longshore.dispatcher.state.spend_limits import cost_of, placement_of
-from longshore.drivers.interface import InstanceType
 from longshore.pool.model import AttemptExit, ExitKind, Fault
 from longshore.pool.pool_events import AttemptEnd, EndKind
 
@@ -356,19 +355,18 @@ def close(
     end: AttemptEnd,
     now: float,
     *,
-    type_: InstanceType | None,
-    placement: Placement,
+    cost_usd: Callable[[Attempt, float], Decimal],
 ) -> ClosedAttempt:
     """Return what the end of a container's open attempt comes to: its outcome, times and cost.
 
-    `type_` is that of its instance, None where it is not configured (any more); `placement` is how
-    batch work shares instances.
+    `cost_usd` tells what an attempt costs that ended at a time.
     """
     outcome, reason = classify(container, end)
     before, attempt, how = container, container.attempts[-1], end.exit
     if how is not None:
         started_at, finished_at = when_it_ran(attempt, how, now)
         container = replace(container, started_at=first_start(container, started_at))
+        ended_at = now
         attempt = replace(
             attempt,
             started_at=started_at,
@@ -383,12 +381,10 @@ def close(
         finished_at = max(ended_at, attempt.started_at or attempt.created_at)
         attempt = replace(attempt, finished_at=finished_at)
     attempt = replace(attempt, outcome=outcome, reason=reason)
-    given = resources_of(container, attempt)
-    cost = cost_of(attempt, given, type_, placement_of(container, placement))
     container = replace(
         container,
         attempts=(*container.attempts[:-1], attempt),
-        cost_usd=container.cost_usd + cost,
+        cost_usd=container.cost_usd + cost_usd(attempt, ended_at),
     )
     return ClosedAttempt(before=before, container=container, end=end)
 

@@ -6,8 +6,9 @@ Every change of a container goes through here, so that it is journalled and publ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import (
     Attempt,
@@ -125,6 +126,11 @@ def logs_in_words(attempts: Sequence[Attempt]) -> str:
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
 
+def _nothing(_attempt: Attempt, _ended_at: float) -> Decimal:
+    """Return that an attempt costs nothing, where nobody keeps a ledger."""
+    return Decimal(0)
+
+
 class ContainerTable:
     """All unfinished containers by id, the queue of those that wait, and the changes to journal."""
 
@@ -160,6 +166,8 @@ class ContainerTable:
         #: For each container that could run and is not known to, since when.
         self.waiting_since: dict[str, float] = {}
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
+        #: Tells what an attempt costs that ended at a time.
+        self.cost_usd: Callable[[Attempt, float], Decimal] = _nothing
         #: How attempts have ended in this event, by id; who writes that down empties it.
         self.ended_as: dict[str, AttemptOutcome] = {}
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
@@ -447,8 +455,7 @@ class ContainerTable:
         if found is None:
             return None
         container, attempt = found
-        type_ = self._types.get(attempt.instance_type)
-        closed = close(container, end, now, type_=type_, placement=self._settings.placement)
+        closed = close(container, end, now, cost_usd=self.cost_usd)
         del self.open_attempts[attempt.id]
         self.residents -= bool(container.pinned_to)
         self.time_limits.discard(attempt.id)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final, assert_never
 
-from longshore.dispatcher.cost.money import nusd_of
+from longshore.dispatcher.cost.money import nusd_of, usd
 from longshore.dispatcher.cost.shares import dominant_share
-from longshore.dispatcher.domain.containers import AttemptOutcome, Container, Placement
+from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container, Placement
 from longshore.dispatcher.domain.ledger import (
     CLUSTER,
     OF_INSTANCE,
@@ -61,6 +62,39 @@ class _Book:
     bill: InstanceBill
     state: Interval
     attempts: dict[str, Interval] = field(default_factory=dict)
+    #: The meter: a second clock, as of `metered_ms`, which is slower the more the shares exceed 1
+    #: (see `cost.tiling`), where it stood when each attempt joined, and the sum of their shares.
+    clock_ms: float = 0.0
+    metered_ms: int = 0
+    shares: float = 0.0
+    joined_ms: dict[str, float] = field(default_factory=dict)
+
+    def join(self, interval: Interval, at_ms: int) -> None:
+        """Let an attempt take part from its beginning on; it is `at_ms` now."""
+        self.run_until(at_ms)
+        self.attempts[interval.holder] = interval
+        self.shares += float(interval.share)
+        missed_ms = (at_ms - interval.from_ms) / max(1.0, self.shares)
+        self.joined_ms[interval.holder] = self.clock_ms - missed_ms
+
+    def leave(self, attempt_id: str, at_ms: int) -> Interval:
+        """Let an attempt take part no more."""
+        self.run_until(at_ms)
+        interval = self.attempts.pop(attempt_id)
+        self.shares = max(0.0, self.shares - float(interval.share)) if self.attempts else 0.0
+        del self.joined_ms[attempt_id]
+        return interval
+
+    def run_until(self, at_ms: int) -> None:
+        """Let the meter run."""
+        self.clock_ms += max(0, at_ms - self.metered_ms) / max(1.0, self.shares)
+        self.metered_ms = max(self.metered_ms, at_ms)
+
+    def used_ms(self, attempt_id: str, at_ms: int) -> int:
+        """Return which instance time an attempt has had by a time, to the millisecond."""
+        since_ms = (at_ms - self.metered_ms) / max(1.0, self.shares)
+        moved_ms = max(0.0, self.clock_ms + since_ms - self.joined_ms[attempt_id])
+        return round(float(self.attempts[attempt_id].share) * moved_ms)
 
     @property
     def latest_ms(self) -> int:
@@ -98,8 +132,10 @@ class CostRecorder:
                 if not bill.final:
                     self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
-            attempts = {each.holder: each for each in open_ if each.holder != OF_INSTANCE}
-            self._books[bill.instance_id] = _Book(bill=bill, state=states[0], attempts=attempts)
+            book = self._books[bill.instance_id] = _Book(bill=bill, state=states[0])
+            attempts = sorted((e.from_ms, e.holder, e) for e in open_ if e.holder != OF_INSTANCE)
+            for from_ms, _, interval in attempts:
+                book.join(interval, from_ms)
 
     def record(self, now: float) -> list[Change]:
         """Return what is to be written of the workers that have changed, in order."""
@@ -143,6 +179,18 @@ class CostRecorder:
         bill = replace(bill, billed=bill.billed.once_told(billed), final=final)
         self._ended[instance_id] = bill
         return [SaveBill(bill=bill)]
+
+    def cost_usd(self, attempt: Attempt, ended_at: float) -> Decimal:
+        """Return what an attempt costs that ended at a time: of one that had no place, nothing.
+
+        It is what the ledger will book, to a millisecond of the price: the booking sets it right,
+        and what the cloud says late (see `service.costs`).
+        """
+        book = self._books.get(attempt.instance_id)
+        if book is None or attempt.id not in book.attempts:
+            return Decimal(0)
+        used_ms = book.used_ms(attempt.id, max(ms_of(ended_at), book.attempts[attempt.id].from_ms))
+        return usd(used_ms * book.bill.nusd_per_hour)
 
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
@@ -205,10 +253,10 @@ class CostRecorder:
     ) -> None:
         there = worker.load.attempts
         left = sorted(book.attempts.keys() - there.keys())
-        changes += [self._closed(book.attempts.pop(attempt_id), at_ms) for attempt_id in left]
+        changes += [self._closed(book.leave(attempt_id, at_ms), at_ms) for attempt_id in left]
         for attempt_id in sorted(there.keys() - book.attempts.keys()):
             interval = self._of_attempt(worker, attempt_id, at_ms)
-            book.attempts[attempt_id] = interval
+            book.join(interval, at_ms)
             changes.append(SaveInterval(interval=interval))
 
     def _closed(self, interval: Interval, at_ms: int) -> SaveInterval:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState, Placement
+from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState
 from longshore.dispatcher.domain.messages import SaveAttempt, SaveContainer
 from longshore.dispatcher.state.attempt_end import close
 from longshore.drivers.interface import Resources
@@ -67,16 +67,15 @@ def test_what_an_end_comes_to_is_told_by_how_it_is_known(
         container.attempts[0], started_at=started_at, finished_at=None, outcome=None, reason=None
     )
     container = replace(container, state=ContainerState.RUNNING, attempts=(attempt,))
-    closed = close(container, end, 2000.0, type_=None, placement=Placement.PACKED)
+    closed = close(container, end, 2000.0, cost_usd=lambda _, ended_at: Decimal(ended_at))
     assert closed.before is container
     assert closed.container.state is ContainerState.RUNNING, "that is still to be decided"
     done = closed.attempt
     code = done.reason.code if done.reason is not None else ""
     assert (done.outcome, code) == (AttemptOutcome(meaning[0]), meaning[1])
     assert (done.finished_at, closed.never_ran) == (finished_at, never_ran)
-    ran_s = 0.0 if started_at is None else finished_at - started_at
-    cost = (Decimal(ran_s) / 3600).quantize(Decimal("1e-8"))
-    assert closed.container.cost_usd.quantize(Decimal("1e-8")) == cost
+    paid_until = 2000.0 if end.seen_at is None else end.seen_at
+    assert closed.container.cost_usd == Decimal(paid_until), "it had its place until then"
 
 
 def test_an_end_is_on_record_before_what_is_decided_from_it_in_one_commit() -> None:

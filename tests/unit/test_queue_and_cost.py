@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import Placement
 from longshore.dispatcher.state.queue import Queue
-from longshore.dispatcher.state.spend_limits import attempt_cost, share_of
+from longshore.dispatcher.state.spend_limits import share_of
 from longshore.drivers.interface import Resources
 from tests.samples import GIB, make_container, make_type
 
@@ -68,22 +68,12 @@ def test_ten_thousand_of_a_class_leave_in_order_whatever_order_they_left_the_mid
     assert orders == sorted(orders)
 
 
-def test_cost_is_the_largest_share_of_the_price_for_the_time() -> None:
+def test_an_attempt_occupies_its_largest_share() -> None:
     type_ = make_type(4, price="0.40")
     share = share_of(Resources(cpu_millis=1000, memory_bytes=2 * GIB), type_, Placement.PACKED)
     assert Decimal("0.45") < share < Decimal("0.46"), "memory is the larger share"
     half = share_of(Resources(cpu_millis=2000), type_, Placement.PACKED)
-    cost = attempt_cost(
-        started_at=100.0, finished_at=1900.0, price_usd_per_hour=Decimal("0.40"), share=half
-    )
-    assert cost == Decimal("0.10000000")
+    assert half == Decimal("0.5")
     assert share_of(Resources(), type_, Placement.EXCLUSIVE) == 1
     least = share_of(Resources(), type_, Placement.PACKED)
     assert least == Decimal(1) / 256, "a place for a container is never free"
-
-
-def test_a_clock_that_went_back_costs_nothing() -> None:
-    cost = attempt_cost(
-        started_at=10.0, finished_at=5.0, price_usd_per_hour=Decimal(1), share=Decimal(1)
-    )
-    assert cost == 0

@@ -12,7 +12,7 @@ import pytest
 from longshore.dispatcher.api.render.containers import container_answer
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.api.validate.submissions import SubmissionDecoder
-from longshore.dispatcher.domain.containers import Attempt, Constraints, ContainerSpec, Placement
+from longshore.dispatcher.domain.containers import Constraints, ContainerSpec, Placement
 from longshore.dispatcher.domain.feasibility import (
     eligible_types,
     given_on,
@@ -21,7 +21,7 @@ from longshore.dispatcher.domain.feasibility import (
     rejections,
 )
 from longshore.dispatcher.state.queue import Queue
-from longshore.dispatcher.state.spend_limits import cost_of
+from longshore.dispatcher.state.spend_limits import share_of
 from longshore.drivers.interface import InstanceType, Resources
 from tests.rigs.engine import Rig
 from tests.samples import GIB, make_container, make_type
@@ -176,19 +176,4 @@ def test_an_attempt_of_an_older_store_holds_what_its_container_asks_for() -> Non
     ],
 )
 def test_the_share_of_the_price_is_that_of_what_was_given(given: Resources, share: str) -> None:
-    attempt = Attempt(
-        id="c-1-1",
-        container_id="c-1",
-        number=1,
-        instance_id="i-1",
-        instance_type="generous",
-        price_usd_per_hour=Decimal(3),
-        created_at=0.0,
-        started_at=0.0,
-        finished_at=3600.0,
-    )
-    cost = cost_of(attempt, given, LICENSED, Placement.PACKED)
-    assert cost == (3 * Decimal(share)).quantize(Decimal("1e-8"))
-    assert cost_of(attempt, given, None, Placement.PACKED) == 3
-    waiting = replace(attempt, started_at=None)
-    assert cost_of(waiting, given, LICENSED, Placement.PACKED) == 0
+    assert share_of(given, LICENSED, Placement.PACKED) == Decimal(share)
