@@ -1,4 +1,7 @@
-"""What time on an instance costs; pure."""
+"""What time on an instance costs, where no line of the ledger tells it; pure.
+
+Stands alone: a leak may be something of which nothing is booked.
+"""
 
 from __future__ import annotations
 

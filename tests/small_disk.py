@@ -1,4 +1,4 @@
-"""A real file system of 2 MiB, for what happens when a disk is full."""
+"""A real file system of a MiB or two, for what happens when a disk is full."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from pathlib import Path
 
 from tests.conftest import not_tested
 
-SIZE = "2m"
-
 
 @contextmanager
-def small_disk(directory: Path, *, inodes: int = 0) -> Iterator[Path]:
-    """Mount 2 MiB on a new `directory`; without the right to, fail in CI, else skip loudly.
+def small_disk(directory: Path, *, size: str = "1m", inodes: int = 0) -> Iterator[Path]:
+    """Mount a few MiB on a new `directory`; without the right to, fail in CI, else skip loudly.
 
     `inodes` is how many it has, 0 for as many as it likes.
     """
     directory.mkdir()
-    options = f"size={SIZE}" + (f",nr_inodes={inodes}" if inodes else "")
+    options = f"size={size}" + (f",nr_inodes={inodes}" if inodes else "")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "longshore-test", directory],
         capture_output=True,

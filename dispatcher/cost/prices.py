@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from longshore.dispatcher.domain.ledger import InstanceBill, Price, PriceRow, PriceSource
+from longshore.dispatcher.domain.ledger import InstanceBill, PriceRow, PriceSource, UnitPrice
 
 _RANK = {source: rank for rank, source in enumerate(PriceSource)}
 
@@ -26,14 +26,14 @@ class PriceBook:
 
     def spans(
         self, bill: InstanceBill, from_ms: int, until_ms: int
-    ) -> list[tuple[int, int, Price]]:
+    ) -> list[tuple[int, int, UnitPrice]]:
         """Return what an instance costs in a span, in order, split where the price changes."""
         rows = self._rows.get((bill.type_name, ""), [])
         if bill.billed.zone:
             rows = [*rows, *self._rows.get((bill.type_name, bill.billed.zone), [])]
         cuts = sorted({r.valid_from_ms for r in rows if from_ms < r.valid_from_ms < until_ms})
         bounds = [from_ms, *cuts, until_ms]
-        found: list[tuple[int, int, Price]] = []
+        found: list[tuple[int, int, UnitPrice]] = []
         for start_ms, end_ms in pairwise(bounds):
             price = _in_force(rows, start_ms) or _as_bought(bill)
             same = bool(found) and found[-1][2] == price
@@ -41,7 +41,7 @@ class PriceBook:
         return found
 
 
-def _in_force(rows: list[PriceRow], at_ms: int) -> Price | None:
+def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:
     """Return the price that holds at a time: of the best source, its latest."""
     held = [row for row in rows if row.valid_from_ms <= at_ms]
     if not held:
@@ -51,6 +51,6 @@ def _in_force(rows: list[PriceRow], at_ms: int) -> Price | None:
     return max(of_best, key=lambda row: (row.valid_from_ms, row.zone)).price
 
 
-def _as_bought(bill: InstanceBill) -> Price:
+def _as_bought(bill: InstanceBill) -> UnitPrice:
     source = PriceSource.CONFIG if bill.nusd_per_hour else PriceSource.NONE
-    return Price(nusd_per_hour=bill.nusd_per_hour, source=source)
+    return UnitPrice(nusd_per_hour=bill.nusd_per_hour, source=source)

@@ -16,14 +16,14 @@ from typing import Final
 
 from longshore.dispatcher.cost.money import split
 from longshore.dispatcher.cost.rollups import Totals
-from longshore.dispatcher.domain.ledger import BilledState, Column, Group, Outcome, Total
+from longshore.dispatcher.domain.ledger import BilledState, Column, CostGroup, CostOutcome, Total
 
 NONE: Final = "(none)"
 """What a row is called whose lines have nothing in a dimension."""
 LABEL: Final = "label:"
 """What a dimension begins with that is a label's key."""
 
-_DIMENSIONS: Final[Mapping[str, Callable[[Group], str]]] = {
+_DIMENSIONS: Final[Mapping[str, Callable[[CostGroup], str]]] = {
     "project": lambda group: group.project,
     "user": lambda group: group.user,
     "job": lambda group: group.job_name,
@@ -38,7 +38,12 @@ DIMENSIONS: Final = tuple(sorted(_DIMENSIONS))
 """By what rows can be told apart, beside labels."""
 
 _LOST = frozenset(
-    {Outcome.LOST_FAILED, Outcome.LOST_LOST, Outcome.LOST_PREEMPTED, Outcome.LOST_CANCELLED}
+    {
+        CostOutcome.LOST_FAILED,
+        CostOutcome.LOST_LOST,
+        CostOutcome.LOST_PREEMPTED,
+        CostOutcome.LOST_CANCELLED,
+    }
 )
 
 
@@ -100,7 +105,7 @@ class Seen:
     user: str = ""
     user_projects: frozenset[str] = frozenset()
 
-    def sees(self, group: Group) -> bool:
+    def sees(self, group: CostGroup) -> bool:
         """Return whether the caller is shown what is booked to a group."""
         if self.everything or group.project in self.projects:
             return self.everything or bool(group.project)
@@ -146,17 +151,17 @@ def sum_of(rows: Iterable[CostRow]) -> Amounts:
     return total
 
 
-def _value(group: Group, dimension: str) -> str:
+def _value(group: CostGroup, dimension: str) -> str:
     if dimension.startswith(LABEL):
         return dict(group.labels).get(dimension.removeprefix(LABEL), "") or NONE
     return _DIMENSIONS[dimension](group) or NONE
 
 
-def _as_booked(totals: Totals) -> list[tuple[Group, Amounts]]:
+def _as_booked(totals: Totals) -> list[tuple[CostGroup, Amounts]]:
     return [(group, _amounts(group, total)) for group, total in totals.items()]
 
 
-def _amounts(group: Group, total: Total) -> Amounts:
+def _amounts(group: CostGroup, total: Total) -> Amounts:
     lost = group.state is BilledState.WORK and group.outcome in _LOST
     return Amounts(
         direct=total.grains if group.column is Column.DIRECT else 0,
@@ -168,10 +173,10 @@ def _amounts(group: Group, total: Total) -> Amounts:
     )
 
 
-def _shared_out(totals: Totals) -> list[tuple[Group, Amounts]]:
+def _shared_out(totals: Totals) -> list[tuple[CostGroup, Amounts]]:
     """Return what is booked, with what is nobody's divided among who worked on such instances."""
-    nobodys: dict[tuple[str, bool, str], list[Group]] = {}
-    workers: dict[tuple[str, bool, str], list[Group]] = {}
+    nobodys: dict[tuple[str, bool, str], list[CostGroup]] = {}
+    workers: dict[tuple[str, bool, str], list[CostGroup]] = {}
     for group in sorted(totals, key=repr):
         kind = (group.type_name, group.preemptible, group.zone)
         if group.column is Column.SHARED and not group.project and not group.user:
@@ -187,7 +192,7 @@ def _shared_out(totals: Totals) -> list[tuple[Group, Amounts]]:
 
 
 def _divide(
-    idle: Amounts, workers: Sequence[Group], totals: Totals, found: dict[Group, Amounts]
+    idle: Amounts, workers: Sequence[CostGroup], totals: Totals, found: dict[CostGroup, Amounts]
 ) -> None:
     weights = [(str(n).zfill(9), Fraction(totals[g].grains)) for n, g in enumerate(workers)]
     shared = split(idle.shared, weights)

@@ -10,14 +10,14 @@ from longshore.dispatcher.cost.tiling import lines_of
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
     BookedHour,
+    CostGroup,
     CostLine,
-    Group,
     Interval,
     Total,
 )
 from longshore.dispatcher.domain.queries import LedgerFacts
 
-Totals = dict[Group, Total]
+Totals = dict[CostGroup, Total]
 """Sums of lines by group."""
 
 
@@ -41,10 +41,10 @@ def lines_between(
         )
 
 
-def group_of(line: CostLine, labels: Collection[str]) -> Group:
+def group_of(line: CostLine, labels: Collection[str]) -> CostGroup:
     """Return the group of a line; `labels` are the keys that are dimensions."""
     account = line.account
-    return Group(
+    return CostGroup(
         project=account.project,
         user=account.user,
         job_name=account.job_name,

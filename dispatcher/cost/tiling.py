@@ -31,10 +31,10 @@ from longshore.dispatcher.domain.ledger import (
     BilledState,
     Column,
     CostLine,
+    CostOutcome,
     InstanceBill,
     Interval,
-    Outcome,
-    Price,
+    UnitPrice,
 )
 
 _TICKS_PER_MS: Final = 2**40
@@ -50,7 +50,7 @@ class _Part:
     account: Account
     column: Column
     cause: str
-    outcome: Outcome
+    outcome: CostOutcome
 
 
 def lines_of(
@@ -87,7 +87,7 @@ def lines_of(
 
 def _pieces(
     bill: InstanceBill, prices: PriceBook, start_ms: int, end_ms: int
-) -> Iterator[tuple[int, int, Price]]:
+) -> Iterator[tuple[int, int, UnitPrice]]:
     """Yield a span in pieces that lie in one hour each, and have one price."""
     at_ms = start_ms
     while at_ms < end_ms:
@@ -182,7 +182,7 @@ def _of_instance(bill: InstanceBill, interval: Interval | None) -> _Part:
     """Return who pays for what an instance was beside the work of attempts."""
     state = BilledState.UNWANTED if interval is None else interval.state
     outcome = _outcome(bill)
-    of_payer = state in _BOOT or outcome in (Outcome.NEVER_USED, Outcome.FAILED_BOOT)
+    of_payer = state in _BOOT or outcome in (CostOutcome.NEVER_USED, CostOutcome.FAILED_BOOT)
     account = CLUSTER if interval is None else interval.account
     return _Part(
         state=state,
@@ -194,18 +194,18 @@ def _of_instance(bill: InstanceBill, interval: Interval | None) -> _Part:
     )
 
 
-def _outcome(bill: InstanceBill) -> Outcome:
+def _outcome(bill: InstanceBill) -> CostOutcome:
     """Return what came of an instance beside the work of attempts."""
     if bill.used_ms is not None:
-        return Outcome.USEFUL
+        return CostOutcome.USEFUL
     if bill.gone_ms is None:
-        return Outcome.OPEN
-    return Outcome.FAILED_BOOT if bill.ready_ms is None else Outcome.NEVER_USED
+        return CostOutcome.OPEN
+    return CostOutcome.FAILED_BOOT if bill.ready_ms is None else CostOutcome.NEVER_USED
 
 
-def _cause(state: BilledState, outcome: Outcome) -> str:
+def _cause(state: BilledState, outcome: CostOutcome) -> str:
     """Return why an instance's time is charged, in a word of the fixed set."""
-    if outcome in (Outcome.FAILED_BOOT, Outcome.NEVER_USED):
+    if outcome in (CostOutcome.FAILED_BOOT, CostOutcome.NEVER_USED):
         return str(outcome.value)
     return "boot" if state in _BOOT else str(state.value)
 
@@ -234,7 +234,7 @@ def _minimum(
     return [replace(line, flat_grains=flat_grains)]
 
 
-def _flat_grains(bill: InstanceBill, span: BilledSpan, prices: PriceBook, last: Price) -> int:
+def _flat_grains(bill: InstanceBill, span: BilledSpan, prices: PriceBook, last: UnitPrice) -> int:
     """Return what is missing to what an instance costs at least, once it has ended."""
     least = usd_grains(bill.rule.minimum_amount_usd)
     if span.is_open or not least or not span.total_ms:
@@ -244,7 +244,9 @@ def _flat_grains(bill: InstanceBill, span: BilledSpan, prices: PriceBook, last: 
     return max(0, least - grains - span.minimum_ms * last.nusd_per_hour)
 
 
-def _line(bill: InstanceBill, hour: int, part: _Part, quantity_ms: int, price: Price) -> CostLine:
+def _line(
+    bill: InstanceBill, hour: int, part: _Part, quantity_ms: int, price: UnitPrice
+) -> CostLine:
     return CostLine(
         hour=hour,
         instance_id=bill.instance_id,

@@ -56,7 +56,7 @@ class BilledState(Enum):
     """It was gone: what the cloud bills at least, or up to its next whole unit."""
 
 
-class Outcome(Enum):
+class CostOutcome(Enum):
     """What came of a line's time."""
 
     USEFUL = "useful"
@@ -113,7 +113,7 @@ class Interval:
     #: Why an attempt is not its user's expense ("daemon", "leak"), "" where it is.
     cause: str = ""
     #: Of an attempt; of an instance `OPEN`, since that follows from the whole of it.
-    outcome: Outcome = Outcome.OPEN
+    outcome: CostOutcome = CostOutcome.OPEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ class PriceSource(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class UnitPrice:
     """What an hour of an instance costs at a time."""
 
     nusd_per_hour: int
@@ -187,7 +187,7 @@ class PriceRow:
     zone: str
     #: In milliseconds since the epoch.
     valid_from_ms: int
-    price: Price
+    price: UnitPrice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +210,12 @@ class CostLine:
     column: Column
     #: Why it is charged so, in a few words of a fixed set ("boot", "empty", "held", "daemon").
     cause: str
-    outcome: Outcome
+    outcome: CostOutcome
     #: Instance time: an attempt with half of an instance for an hour has 1,800,000.
     quantity_ms: int
     #: How much of that may not have been billed, or may have been billed beside it.
     uncertain_ms: int
-    price: Price
+    price: UnitPrice
     #: What is billed beside time, in grains: what an instance costs at least.
     flat_grains: int = 0
 
@@ -226,7 +226,7 @@ class CostLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class CostGroup:
     """What the lines have in common that are added up in a rollup."""
 
     project: str
@@ -240,7 +240,7 @@ class Group:
     state: BilledState
     column: Column
     cause: str
-    outcome: Outcome
+    outcome: CostOutcome
     price_source: PriceSource
 
 
@@ -267,6 +267,6 @@ class BookedHour:
 
     hour: int
     #: Sorted by group.
-    totals: tuple[tuple[Group, Total], ...]
+    totals: tuple[tuple[CostGroup, Total], ...]
     #: How often something was noted to have changed in it when it was reckoned.
     marks: int

@@ -12,7 +12,7 @@ from longshore.dispatcher.domain.containers import (
     InstanceRecord,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
-from longshore.dispatcher.domain.ledger import Group, InstanceBill, Interval, PriceRow, Total
+from longshore.dispatcher.domain.ledger import CostGroup, InstanceBill, Interval, PriceRow, Total
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.pool.model import Launch
 
@@ -128,7 +128,7 @@ class LedgerSums:
     """What is booked in some spans of hours, and the facts of what is not, from one moment."""
 
     #: For each span that was asked for.
-    totals: Sequence[Mapping[Group, Total]]
+    totals: Sequence[Mapping[CostGroup, Total]]
     #: The hour up to which all is booked, 0 where nothing is.
     booked_until: int
     #: About the time from then on, as far as it was asked for.

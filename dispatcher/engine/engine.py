@@ -72,7 +72,7 @@ from longshore.dispatcher.state.queue import ClassKey, Queue
 from longshore.dispatcher.state.restarts import is_lasting
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.dispatcher.state.stray_news import stray_found, stray_gone
-from longshore.drivers.billing import AS_USED, BillingRule
+from longshore.drivers.billing import BillingRule
 from longshore.drivers.interface import InstanceType
 from longshore.pool import attempts, core, probing, reactor
 from longshore.pool.core import PoolCore
@@ -190,13 +190,7 @@ class Engine:
         self.concurrency = self.scheduling.concurrency
         self.workflow = Workflow(self.table)
         self.users = UserRequests(port, self.table, self.workflow, self.workloads)
-        self.costs = CostRecorder(
-            pool=self.pool,
-            table=self.table,
-            placement=settings.placement,
-            rule=AS_USED if billing is None else billing,
-        )
-        self.table.cost_usd = self.costs.cost_usd
+        self.costs = CostRecorder(self.pool, self.table, settings.placement, billing)
         self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True

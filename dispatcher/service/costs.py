@@ -75,7 +75,7 @@ class CostService:
             raise Unavailable(str(error)) from error
 
     def _report(self, question: CostQuestion, caller: Principal, now: float) -> CostReport:
-        sums = self._store.ledger_sums(question.steps)
+        sums = self._store.ledger.sums(question.steps)
         steps = self._with_the_rest(question.steps, sums, now)
         seen = seen_by(caller)
         rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
@@ -130,7 +130,7 @@ class CostService:
         before_hour = int((self.now() - BOOK_AFTER_S) // 3600)
         await asyncio.wrap_future(self._store.write([]))  # what happened in it is committed then
         due = await asyncio.to_thread(
-            self._store.ledger_due, before_hour=before_hour, at_most=HOURS_AT_ONCE
+            self._store.ledger.due, before_hour=before_hour, at_most=HOURS_AT_ONCE
         )
         for hour, marks in sorted(due.hours.items()):
             booked = await asyncio.to_thread(self._reckon, hour, marks)
@@ -138,7 +138,7 @@ class CostService:
         return len(due.hours) >= HOURS_AT_ONCE
 
     def _reckon(self, hour: int, marks: int) -> BookedHour:
-        facts = self._store.ledger_facts(hour, hour + 1)
+        facts = self._store.ledger.facts(hour, hour + 1)
         end_ms = (hour + 1) * MS_PER_HOUR
         return booked_hour(facts, hour, labels=self.labels, marks=marks, now_ms=end_ms)
 

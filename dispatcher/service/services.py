@@ -91,12 +91,7 @@ def make_services(
         return unreached(view.pool, instance_id, now(), heard_at(instance_id))
 
     containers = ContainerService(
-        view=view,
-        admission=admission,
-        store=store,
-        now=now,
-        new_id=new_id,
-        unreached=unreached_now,
+        view=view, admission=admission, store=store, now=now, new_id=new_id, unreached=unreached_now
     )
     return Services(
         containers=containers,

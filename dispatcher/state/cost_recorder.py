@@ -18,7 +18,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, assert_never
 
-from longshore.dispatcher.cost.money import nusd_of, usd
+from longshore.dispatcher.cost.money import dollars, nusd_of
 from longshore.dispatcher.cost.shares import dominant_share
 from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container, Placement
 from longshore.dispatcher.domain.ledger import (
@@ -26,16 +26,16 @@ from longshore.dispatcher.domain.ledger import (
     OF_INSTANCE,
     Account,
     BilledState,
+    CostOutcome,
     InstanceBill,
     Interval,
-    Outcome,
     ms_of,
 )
 from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
 from longshore.dispatcher.domain.queries import LATEST_BILLS
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.spend_limits import placement_of
-from longshore.drivers.billing import Billed, BillingRule
+from longshore.drivers.billing import AS_USED, Billed, BillingRule
 from longshore.drivers.errors import BugError
 from longshore.pool.core import PoolCore
 from longshore.pool.model import READY, IdleBehavior, Payer, Worker, WorkerState
@@ -47,11 +47,11 @@ MOST_ENDED: Final = LATEST_BILLS
 """How many instances that are gone are remembered, in case one comes back or its bill comes."""
 
 _OUTCOMES = {
-    AttemptOutcome.SUCCEEDED: Outcome.USEFUL,
-    AttemptOutcome.FAILED: Outcome.LOST_FAILED,
-    AttemptOutcome.LOST: Outcome.LOST_LOST,
-    AttemptOutcome.PREEMPTED: Outcome.LOST_PREEMPTED,
-    AttemptOutcome.CANCELLED: Outcome.LOST_CANCELLED,
+    AttemptOutcome.SUCCEEDED: CostOutcome.USEFUL,
+    AttemptOutcome.FAILED: CostOutcome.LOST_FAILED,
+    AttemptOutcome.LOST: CostOutcome.LOST_LOST,
+    AttemptOutcome.PREEMPTED: CostOutcome.LOST_PREEMPTED,
+    AttemptOutcome.CANCELLED: CostOutcome.LOST_CANCELLED,
 }
 
 
@@ -106,11 +106,20 @@ class CostRecorder:
     """The open intervals of all instances, and what changes of them."""
 
     def __init__(
-        self, *, pool: PoolCore, table: ContainerTable, placement: Placement, rule: BillingRule
+        self,
+        pool: PoolCore,
+        table: ContainerTable,
+        placement: Placement,
+        rule: BillingRule | None,
     ) -> None:
-        """`placement` is how batch work shares instances, `rule` how the cloud bills."""
+        """Let the table know what attempts cost, too.
+
+        `placement` is how batch work shares instances, `rule` how the cloud bills, None where it
+        does not tell.
+        """
         self._pool, self._table = pool, table
-        self._placement, self._rule = placement, rule
+        self._placement, self._rule = placement, AS_USED if rule is None else rule
+        table.cost_usd = self.cost_usd
         self._feed = pool.follow()
         self._books: dict[str, _Book] = {}
         self._ended: dict[str, InstanceBill] = {}
@@ -190,7 +199,7 @@ class CostRecorder:
         if book is None or attempt.id not in book.attempts:
             return Decimal(0)
         used_ms = book.used_ms(attempt.id, max(ms_of(ended_at), book.attempts[attempt.id].from_ms))
-        return usd(used_ms * book.bill.nusd_per_hour)
+        return dollars(used_ms * book.bill.nusd_per_hour)
 
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
@@ -198,8 +207,10 @@ class CostRecorder:
             book = self._books.get(worker.id)
             if book is None:
                 raise BugError(f"{worker.id}: nothing is written of it")
-            if book.state.state is not _state_of(worker, book):
-                raise BugError(f"{worker.id}: it is written as {book.state.state.value}")
+            now_is = _state_of(worker, book.bill)
+            if book.state.state is not now_is:
+                was = book.state.state.value
+                raise BugError(f"{worker.id}: it is written as {was}, and is {now_is.value}")
             if book.attempts.keys() != worker.load.attempts.keys():
                 raise BugError(f"{worker.id}: the attempts that are written are not those there")
 
@@ -207,9 +218,9 @@ class CostRecorder:
 
     def _update(self, worker: Worker, now_ms: int, changes: list[Change]) -> None:
         book = self._books.get(worker.id)
-        state = _state_of(worker, book)
         if book is None:
-            book = self._open(worker, state, now_ms, changes)
+            book = self._open(worker, now_ms, changes)
+        state = _state_of(worker, book.bill)
         at_ms = max(now_ms, book.latest_ms)
         if worker.load.attempts.keys() != book.attempts.keys():
             self._update_attempts(worker, book, at_ms, changes)
@@ -223,9 +234,7 @@ class CostRecorder:
             book.bill = bill
             changes.append(SaveBill(bill=bill))
 
-    def _open(
-        self, worker: Worker, state: BilledState, now_ms: int, changes: list[Change]
-    ) -> _Book:
+    def _open(self, worker: Worker, now_ms: int, changes: list[Change]) -> _Book:
         """Begin the book of a worker that is new, or has come back."""
         known = self._ended.pop(worker.id, None)
         launch = self._pool.launches.get(worker.token)
@@ -243,7 +252,7 @@ class CostRecorder:
         # One that has come back was there all the time.
         from_ms = now_ms if bill.gone_ms is None else bill.gone_ms
         bill = replace(bill, seen_ms=None, gone_ms=None, final=False)
-        interval = _of_instance(worker.id, from_ms, state, CLUSTER)
+        interval = _of_instance(worker.id, from_ms, _state_of(worker, bill), CLUSTER)
         changes += [SaveBill(bill=bill), SaveInterval(interval=interval)]
         book = self._books[worker.id] = _Book(bill=bill, state=interval)
         return book
@@ -340,7 +349,7 @@ def _by_holder(attempts: Mapping[str, Interval]) -> list[Interval]:
     return [attempts[holder] for holder in sorted(attempts)]
 
 
-def _outcome(ended_as: Mapping[str, AttemptOutcome], attempt_id: str) -> Outcome:
+def _outcome(ended_as: Mapping[str, AttemptOutcome], attempt_id: str) -> CostOutcome:
     return _OUTCOMES[ended_as[attempt_id]]
 
 
@@ -359,14 +368,14 @@ def _held_by(worker: Worker) -> Account:
     return Account(user="" if worker.note is None else worker.note.by)
 
 
-def _state_of(worker: Worker, book: _Book | None) -> BilledState:
+def _state_of(worker: Worker, bill: InstanceBill) -> BilledState:
     """Return what a worker is beside the work of attempts."""
     match worker.state:
         case WorkerState.SHUTDOWN:
             asked = worker.shutdown.destroyed_at
             return BilledState.UNWANTED if asked else BilledState.DRAINING
         case WorkerState.UNKNOWN | WorkerState.BOOTING:
-            if book is not None and book.bill.ready_ms is not None:
+            if bill.ready_ms is not None:
                 return _ready_state(worker)
             return BilledState.BOOTING if worker.cloud.address else BilledState.PENDING
         case WorkerState.IDLE | WorkerState.RUNNING:

@@ -13,8 +13,8 @@ from longshore.dispatcher.domain.ledger import (
     BilledState,
     BookedHour,
     Column,
-    Group,
-    Outcome,
+    CostGroup,
+    CostOutcome,
     PriceSource,
     Total,
 )
@@ -77,14 +77,14 @@ def _total_values(total: Total) -> dict[str, int]:
     }
 
 
-def _group_id(connection: Connection, group: Group) -> int:
+def _group_id(connection: Connection, group: CostGroup) -> int:
     values = _group_values(group)
     connection.execute(_INSERT_GROUP, values)
     found = {f"of_{name}": value for name, value in values.items()}
     return int(connection.execute(_FIND_GROUP, found).scalar_one())
 
 
-def _group_values(group: Group) -> dict[str, Any]:
+def _group_values(group: CostGroup) -> dict[str, Any]:
     return {
         "project": group.project,
         "user": group.user,
@@ -101,9 +101,9 @@ def _group_values(group: Group) -> dict[str, Any]:
     }
 
 
-def _group_from_row(row: Row[Any]) -> Group:
+def _group_from_row(row: Row[Any]) -> CostGroup:
     named = row._mapping
-    return Group(
+    return CostGroup(
         project=row.project,
         user=row.user,
         job_name=row.job_name,
@@ -114,7 +114,7 @@ def _group_from_row(row: Row[Any]) -> Group:
         state=BilledState(row.state),
         column=Column(named["column"]),
         cause=row.cause,
-        outcome=Outcome(row.outcome),
+        outcome=CostOutcome(row.outcome),
         price_source=PriceSource(row.price_source),
     )
 
@@ -148,14 +148,14 @@ def _first_hour(connection: Connection) -> int | None:
     return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
 
 
-def _fetch_groups(connection: Connection) -> dict[int, Group]:
+def _fetch_groups(connection: Connection) -> dict[int, CostGroup]:
     """Return all groups that were ever booked, by their number."""
     return {row.id: _group_from_row(row) for row in connection.execute(select(tables.groups))}
 
 
 def fetch_totals(
     connection: Connection, spans: Sequence[tuple[int, int]]
-) -> Iterator[Mapping[Group, Total]]:
+) -> Iterator[Mapping[CostGroup, Total]]:
     """Yield, for each span of hours [from, until), the sums of what is booked, by group.
 
     Whole days are read as such.

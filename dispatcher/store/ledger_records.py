@@ -15,12 +15,12 @@ from longshore.dispatcher.domain.ledger import (
     Account,
     BilledState,
     BookedHour,
+    CostOutcome,
     InstanceBill,
     Interval,
-    Outcome,
-    Price,
     PriceRow,
     PriceSource,
+    UnitPrice,
 )
 from longshore.dispatcher.domain.messages import SaveBill, SaveInterval
 from longshore.dispatcher.domain.queries import LATEST_BILLS, LedgerFacts
@@ -34,7 +34,7 @@ _BILLED = msgspec.json.Decoder(Billed)
 _LABELS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _ENCODER = msgspec.json.Encoder()
 _STATES = {state.value: state for state in BilledState}
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_OUTCOMES = {outcome.value: outcome for outcome in CostOutcome}
 _SOURCES = {source.value: source for source in PriceSource}
 _MARGIN_MS: Final = MS_PER_HOUR
 """How much earlier or later than we saw it a cloud may have billed an instance."""
@@ -223,5 +223,5 @@ def _price_rows(connection: Connection) -> Iterable[PriceRow]:
             type_name=row.type_name,
             zone=row.zone,
             valid_from_ms=row.valid_from_ms,
-            price=Price(nusd_per_hour=row.nusd_per_hour, source=_SOURCES[row.source]),
+            price=UnitPrice(nusd_per_hour=row.nusd_per_hour, source=_SOURCES[row.source]),
         )

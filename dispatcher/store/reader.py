@@ -29,9 +29,6 @@ from longshore.dispatcher.domain.queries import (
     JobFilter,
     JobPage,
     KeptSecrets,
-    LedgerDue,
-    LedgerFacts,
-    LedgerSums,
     Page,
     Recovered,
 )
@@ -41,7 +38,6 @@ from longshore.dispatcher.store import (
     codec,
     idempotency,
     job_reader,
-    ledger_groups,
     ledger_records,
 )
 from longshore.dispatcher.store.dependency_status import fetch_dependency_status
@@ -78,7 +74,11 @@ class Reader:
         self._engine = engine
 
     @contextmanager
-    def _snapshot(self) -> Iterator[Connection]:
+    def snapshot(self) -> Iterator[Connection]:
+        """Yield a connection that reads the store as it is at this moment.
+
+        Raises `StoreBusy` when too many read at once, or nothing can be read now.
+        """
         try:
             with self._engine.begin() as connection:
                 yield connection
@@ -91,13 +91,13 @@ class Reader:
 
     def container(self, container_id: str) -> Container | None:
         """Return one container with all its attempts, or None."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             found = _fetch(connection, containers.c.id == container_id)
         return found[0] if found else None
 
     def made_by(self, *, user: str, key: str, fingerprint: str, now: float) -> tuple[str, ...]:
         """Return what a request made before; see `Store.made_by`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return idempotency.made_by(
                 connection, user=user, key=key, fingerprint=fingerprint, now=now
             )
@@ -105,7 +105,7 @@ class Reader:
     def containers_of(self, ids: Sequence[str]) -> list[Container]:
         """Return those of `ids` that there are, in their order; see `Store.containers_of`."""
         found: dict[str, Container] = {}
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             for first in range(0, len(ids), _IDS_AT_ONCE):
                 condition = containers.c.id.in_(ids[first : first + _IDS_AT_ONCE])
                 read = _fetch(connection, condition, tried=_listed_attempts)
@@ -115,7 +115,7 @@ class Reader:
     def containers(self, which: ContainerFilter, *, cursor: str, limit: int) -> Page:
         """Return a page of containers; see `Store.containers`."""
         queries = container_queries(which)
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             shown, following = page_of(connection, queries, cursor=cursor, limit=limit)
             condition = containers.c.sequence.in_(shown)
             found = _fetch(connection, condition, tried=_listed_attempts) if shown else []
@@ -124,40 +124,40 @@ class Reader:
 
     def job(self, job_id: str) -> Job | None:
         """Return one job with its tasks, or None."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return job_reader.fetch_job(connection, job_id)
 
     def jobs(self, which: JobFilter, *, cursor: str, limit: int) -> JobPage:
         """Return a page of jobs; see `Store.jobs`."""
         queries = job_queries(which)
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             shown, following = page_of(connection, queries, cursor=cursor, limit=limit)
             items = job_reader.fetch_heads(connection, shown) if shown else []
         return JobPage(items=tuple(items), next_cursor=following)
 
     def dependency_status(self, dependencies: Sequence[Dependency]) -> dict[str, Awaited]:
         """Return what is known of things to wait for; see `Store.dependency_status`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return fetch_dependency_status(connection, dependencies)
 
     def ancestors(self, thing_id: str) -> tuple[str, ...]:
         """Return what is above a container or job; see `Store.ancestors`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return fetch_ancestors(connection, thing_id)
 
     def open_below(self, container_id: str) -> OpenBelow:
         """Return what is below a container and has not ended; see `Store.open_below`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return fetch_open_below(connection, container_id)
 
     def cost_below_usd(self, container_id: str) -> Decimal | None:
         """Return what all below a container cost; see `Store.cost_below_usd`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return fetch_cost_below_usd(connection, container_id)
 
     def recover(self) -> Recovered:
         """Return what is unfinished, from one snapshot."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             living = job_reader.fetch_unfinished(connection)
             specs = {(job.id, task.name): task.spec for job in living for task in job.tasks}
             unfinished = _fetch(connection, containers.c.state.in_(_UNFINISHED), specs)
@@ -183,22 +183,22 @@ class Reader:
 
     def tokens(self) -> list[Token]:
         """Return all tokens; see `Store.tokens`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return access_records.fetch_tokens(connection)
 
     def audit(self, which: AuditFilter, *, cursor: str, limit: int) -> AuditPage:
         """Return a page of the audit log; see `Store.audit`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return access_records.fetch_audit(connection, which, cursor=cursor, limit=limit)
 
     def last_audit_sequence(self) -> int:
         """Return the highest number of the audit log, 0 without any."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return access_records.last_audit_sequence(connection)
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             row = connection.execute(
                 select(instances).where(instances.c.id == instance_id)
             ).one_or_none()
@@ -206,46 +206,26 @@ class Reader:
 
     def gone_instances(self, *, cursor: str, limit: int) -> InstancePage:
         """Return a page of instances that are gone; see `Store.gone_instances`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return fetch_gone(connection, cursor=cursor, limit=limit)
 
     def secrets(self) -> KeptSecrets:
         """Return all secrets and all of their data keys; see `Store.secrets`."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             kept = connection.execute(select(secrets).order_by(secrets.c.project, secrets.c.name))
             found = tuple(codec.secret_from_row(row) for row in kept)
             keys = connection.execute(select(secret_data_keys).order_by(secret_data_keys.c.id))
             data_keys = tuple(codec.data_key_from_row(row) for row in keys)
         return KeptSecrets(secrets=found, data_keys=data_keys)
 
-    def ledger_due(self, *, before_hour: int, at_most: int) -> LedgerDue:
-        """Return which hours are to be booked; see `Store.ledger_due`."""
-        with self._snapshot() as connection:
-            return ledger_groups.fetch_due(connection, before_hour=before_hour, at_most=at_most)
-
-    def ledger_facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
-        """Return what the ledger knows of some hours; see `Store.ledger_facts`."""
-        with self._snapshot() as connection:
-            return ledger_records.fetch_facts(connection, from_hour, until_hour)
-
-    def ledger_sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
-        """Return what is booked in spans of hours; see `Store.ledger_sums`."""
-        with self._snapshot() as connection:
-            booked_until = ledger_groups.fetch_booked_until(connection)
-            until_hour = max((until for _, until in spans), default=0)
-            first = max(booked_until, min((start for start, _ in spans), default=0))
-            facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
-            totals = tuple(ledger_groups.fetch_totals(connection, spans))
-        return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)
-
     def last_sequence(self) -> int:
         """Return the highest sequence number of any container, 0 for none."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return connection.execute(select(func.max(containers.c.sequence))).scalar() or 0
 
     def last_job_sequence(self) -> int:
         """Return the highest sequence number of any job, 0 for none."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return connection.execute(select(func.max(jobs.c.sequence))).scalar() or 0
 
 

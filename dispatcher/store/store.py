@@ -32,9 +32,6 @@ from longshore.dispatcher.domain.queries import (
     JobFilter,
     JobPage,
     KeptSecrets,
-    LedgerDue,
-    LedgerFacts,
-    LedgerSums,
     Page,
     Recovered,
 )
@@ -50,6 +47,7 @@ from longshore.dispatcher.store.errors import (
 )
 from longshore.dispatcher.store.idempotency import of_job
 from longshore.dispatcher.store.kinship import OpenBelow
+from longshore.dispatcher.store.ledger_reader import LedgerReader
 from longshore.dispatcher.store.marker import (
     Marker,
     MarkerFile,
@@ -112,6 +110,8 @@ class Store:
             if file is not None:
                 file.make(marker)
             self._reader = Reader(self._reading)
+            #: What is read of the ledger.
+            self.ledger = LedgerReader(self._reader.snapshot)
             self._next_sequence = self._reader.last_sequence() + 1
             self._next_job_sequence = self._reader.last_job_sequence() + 1
         except BaseException:
@@ -378,25 +378,6 @@ class Store:
     def secrets(self) -> KeptSecrets:
         """Return all secrets, encrypted, and all of their data keys; raises `StoreBusy`."""
         return self._reader.secrets()
-
-    def ledger_due(self, *, before_hour: int, at_most: int) -> LedgerDue:
-        """Return which hours of the ledger are to be booked, in order; raises `StoreBusy`.
-
-        Those are hours since the epoch before `before_hour` that never were, and those booked ones
-        in which something has changed; `at_most` of each.
-        """
-        return self._reader.ledger_due(before_hour=before_hour, at_most=at_most)
-
-    def ledger_facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
-        """Return what the ledger knows of the hours [from, until); raises `StoreBusy`."""
-        return self._reader.ledger_facts(from_hour, until_hour)
-
-    def ledger_sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
-        """Return what is booked in spans of hours [from, until), and the facts of the rest.
-
-        All of it is from one moment; raises `StoreBusy`.
-        """
-        return self._reader.ledger_sums(spans)
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import not_tested
 from tests.runner_harness import Attached, Runner, alive, eventually
-from tests.small_disk import SIZE, fill, small_disk
+from tests.small_disk import fill, small_disk
 
 GATE = "echo up; until [ -e gate ]; do sleep 0.05; done; exit 3"
 
@@ -115,7 +115,7 @@ def test_where_there_are_too_few_files_a_start_is_refused_or_whole(runner: Runne
     room = os.statvfs(small)
     used, refused = room.f_files - room.f_ffree, []
     for spare in range(20):
-        limit = f"remount,size={SIZE},nr_inodes={used + spare}"
+        limit = f"remount,size=1m,nr_inodes={used + spare}"
         subprocess.run(["mount", "-o", limit, small], check=True)
         reply = session.start("a", "sh", "-c", "exit 3")
         if reply["ok"]:

@@ -14,9 +14,9 @@ from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
     OF_INSTANCE,
     CostLine,
+    CostOutcome,
     InstanceBill,
     Interval,
-    Outcome,
     PriceSource,
 )
 from longshore.drivers.billing import BillingRule
@@ -27,12 +27,12 @@ from tests.sim.truth import expect
 
 _LATER = 10 * 365 * 24
 _OUTCOMES = {
-    None: Outcome.OPEN,
-    AttemptOutcome.SUCCEEDED: Outcome.USEFUL,
-    AttemptOutcome.FAILED: Outcome.LOST_FAILED,
-    AttemptOutcome.LOST: Outcome.LOST_LOST,
-    AttemptOutcome.PREEMPTED: Outcome.LOST_PREEMPTED,
-    AttemptOutcome.CANCELLED: Outcome.LOST_CANCELLED,
+    None: CostOutcome.OPEN,
+    AttemptOutcome.SUCCEEDED: CostOutcome.USEFUL,
+    AttemptOutcome.FAILED: CostOutcome.LOST_FAILED,
+    AttemptOutcome.LOST: CostOutcome.LOST_LOST,
+    AttemptOutcome.PREEMPTED: CostOutcome.LOST_PREEMPTED,
+    AttemptOutcome.CANCELLED: CostOutcome.LOST_CANCELLED,
 }
 
 

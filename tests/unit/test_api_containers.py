@@ -151,7 +151,7 @@ async def test_the_life_of_a_container_shows(client: Client) -> None:
     assert (answer["state"], answer["exit_code"], answer["waiting"]) == ("failed", 3, None)
     assert answer["reason"] == {"code": "exit_code", "message": "it exited with 3"}
     assert (answer["instance"], answer["instance_type"]) == ("i-1", "small")
-    assert answer["cost_usd"] == 1.562e-05, "the 64th part of 36 s"
+    assert answer["cost_usd"] == 1.561e-05, "the 64th part of 36 s, in whole milliseconds"
     attempt = answer["attempts"][0]
     assert attempt["outcome"] == "failed"
     assert attempt["price_per_hour"] == 0.1

@@ -94,7 +94,7 @@ def test_a_type_that_is_no_longer_configured_keeps_its_price_in_the_books() -> N
     assert rig.containers["c-1"].cost_usd > 0
 
 
-def test_an_exit_found_hours_later_is_billed_for_the_time_that_it_ran() -> None:
+def test_an_exit_found_hours_later_is_told_as_it_was_and_paid_as_long_as_it_had_its_place() -> None:
     rig = Rig(make_type(1))
     rig.submit(make_container(1))
     how = AttemptExit(kind=ExitKind.EXITED, code=0, started_at=5000.0, finished_at=8600.0)
@@ -107,7 +107,8 @@ def test_an_exit_found_hours_later_is_billed_for_the_time_that_it_ran() -> None:
     assert attempt.finished_at is not None
     assert attempt.started_at is not None
     assert attempt.finished_at - attempt.started_at == 3600.0
-    assert rig.containers["c-1"].cost_usd == Decimal("0.12300000")
+    cost = rig.containers["c-1"].cost_usd
+    assert Decimal("1.23") <= cost < Decimal("1.24"), "nobody else could have its place"
 
 
 def test_a_held_back_container_is_not_locked_after_a_crash() -> None:

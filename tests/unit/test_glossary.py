@@ -25,7 +25,6 @@ COINED = frozenset(
         "holder",
         "hurdle",
         "intake",
-        "ledger",
         "mix",
         "outflow",
         "placer",

@@ -146,7 +146,7 @@ async def test_a_server_that_ends_is_not_ready(store: Store, tmp_path: Path) -> 
 
 async def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path) -> None:
     rig = Rig(make_type(1))
-    with small_disk(tmp_path / "data") as disk, store_in(disk) as store:
+    with small_disk(tmp_path / "data", size="2m") as disk, store_in(disk) as store:
         services = services_with(runtime_over(rig, store), rig, store, tmp_path)
         [problem] = services.health.health().problems
         assert problem.kind is ProblemKind.DISK

@@ -103,7 +103,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_delays_writes_and_loses_none(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small") as disk:
+    with small_disk(tmp_path / "small", size="2m") as disk:
         store = Store.open(url_in(disk), max_pending=400)
         insert(store, container(1))
         ballast = fill(disk)
@@ -144,7 +144,7 @@ def test_a_locked_database_delays_writes_in_order(tmp_path: Path) -> None:
 
 
 def test_closing_gives_up_on_a_disk_that_stays_full(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small") as disk:
+    with small_disk(tmp_path / "small", size="2m") as disk:
         store = Store.open(url_in(disk))
         fill(disk)
         calls = [store.write([new(n)]) for n in range(1, 101)]
@@ -178,7 +178,7 @@ def test_what_builds_on_a_refused_change_is_not_written(tmp_path: Path) -> None:
 
 
 def test_a_failing_group_is_not_half_written(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small") as disk:
+    with small_disk(tmp_path / "small", size="2m") as disk:
         store = Store.open(url_in(disk))
         many = tuple(container(n) for n in range(1, 5000))
         call = store.write([InsertContainers(containers=many, user="ann")])
@@ -370,7 +370,7 @@ def test_containers_of_the_fourth_schema_are_of_no_job(tmp_path: Path) -> None:
 
 
 def test_what_is_withdrawn_while_the_disk_is_full_is_never_written(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small") as disk:
+    with small_disk(tmp_path / "small", size="2m") as disk:
         store = Store.open(url_in(disk))
         insert(store, container(1))
         ballast = fill(disk)
@@ -390,7 +390,7 @@ def test_a_full_disk_is_told_until_something_is_written_and_not_until_all_is_wit
     tmp_path: Path,
 ) -> None:
     """Who gives up waiting must not end the alarm, nor must time in which nobody writes."""
-    with small_disk(tmp_path / "small") as disk:
+    with small_disk(tmp_path / "small", size="2m") as disk:
         store = Store.open(url_in(disk))
         insert(store, container(1))
         ballast = fill(disk)
@@ -412,7 +412,7 @@ def test_a_full_disk_is_told_until_something_is_written_and_not_until_all_is_wit
 
 def test_a_store_that_cannot_be_opened_on_a_full_disk_says_that_it_is_full(tmp_path: Path) -> None:
     """SQLite calls it an I/O error, which sends whoever reads it to look for a broken disk."""
-    with small_disk(tmp_path / "small") as disk:
+    with small_disk(tmp_path / "small", size="2m") as disk:
         Store.open(url_in(disk)).close()
         fill(disk)
         with pytest.raises(StoreUnusable, match="0 KiB are free on its disk; make room there"):
