@@ -243,13 +243,13 @@ def test_the_sentences_say_what_is_spent_what_runs_and_when_it_ends() -> None:
     verdict = judge_budget(BUDGET, use(1012.4, committed=31.2), NOON, None)
     assert [each.sentence for each in verdict.notices][2:] == [
         (
-            "Budget vision has reached 100 %: 1,012.40 of 1,000.00 USD in 2026-11; what runs may add"
-            " 31.20 USD."
+            "Budget vision has reached 100 %: 1,012.40 of 1,000.00 USD in 2026-11; what runs may"
+            " add 31.20 USD."
         ),
         (
-            "Budget vision is spent: 1,012.40 of 1,000.00 USD in 2026-11. Nothing new of project vision"
-            " starts until 2026-12-01 (Europe/Berlin), or until an admin raises budgets.vision.limit;"
-            " what runs goes on, and may add 31.20 USD."
+            "Budget vision is spent: 1,012.40 of 1,000.00 USD in 2026-11. Nothing new of project"
+            " vision starts until 2026-12-01 (Europe/Berlin), or until an admin raises"
+            " budgets.vision.limit; what runs goes on, and may add 31.20 USD."
         ),
     ]
     assert verdict.stop is not None
