@@ -8,7 +8,8 @@ spent most, and for each of the next 40, in the months in which they spent anyth
 relative to what the month cost; covered is what ends between p10 and p90.
 
 Then each user is taken for a project, and each of their days that is called unusual for a false
-alarm, since the log knows of no incident.
+alarm, since the log knows of no incident. To each eleventh day 500 USD are added: found is how many
+of these are called unusual then.
 
     python benchmarks/forecast_backtest.py --trace KTH-SP2-1996-2.swf.gz [--json]
 
@@ -50,8 +51,9 @@ from longshore.dispatcher.domain.periods import Period, PeriodKind, days_of, per
 ASKED_ON: Final = (5, 10, 15, 20, 25)
 NUSD_PER_HOUR: Final = 10**9
 UNUSUAL_LEAST_USD: Final = (0, 50, 200)
+PLANTED_USD: Final = 500
+_PLANTED_FROM, _PLANTED_EACH = 35, 11
 LEAST_COVERED: Final = 0.7
-DAY_S: Final = 86_400.0
 _BEGAN: Final = re.compile(r"^; *UnixStartTime: *(\d+)", re.MULTILINE)
 _ZONE: Final = re.compile(r"^; *TimeZoneString: *(\S+)", re.MULTILINE)
 
@@ -113,6 +115,24 @@ class Score:
     covered: float
     error_by_day: Mapping[int, float]
     straight_by_day: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarms:
+    """Days of one project that are called unusual."""
+
+    false: int
+    planted: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmRate:
+    """How often that is, a project and month, and the share of the planted days that is found."""
+
+    least_usd: int
+    false_a_month: float
+    found: float
 
 
 def read_log(path: Path) -> tuple[list[LoggedJob], str]:
@@ -226,19 +246,42 @@ def months_of(days: Sequence[Period], zone: str) -> list[tuple[int, int]]:
     return found
 
 
-def alarms_of(bill: Bill, least_usd: int) -> int:
-    """Return how many days of a bill are called unusual, from its first day with spending on."""
+def alarms_of(bill: Bill, least_usd: int) -> Alarms:
+    """Return which days of a bill are called unusual, from its first day with spending on."""
     first = next(index for index, each in enumerate(bill.spent) if each)
     spent, days = bill.spent[first:], bill.days[first:]
-    least = least_usd * GRAINS_PER_USD
-    return sum(
-        unusual_day("", day, spent[at], spent[:at], least_grains=least) is not None
-        for at, day in enumerate(days)
+
+    def is_unusual(at: int, more_usd: int) -> bool:
+        cost = spent[at] + more_usd * GRAINS_PER_USD
+        least = least_usd * GRAINS_PER_USD
+        return unusual_day("", days[at], cost, spent[:at], least_grains=least) is not None
+
+    planted = range(_PLANTED_FROM, len(days), _PLANTED_EACH)
+    return Alarms(
+        false=sum(is_unusual(at, 0) for at in range(len(days))),
+        planted=len(planted),
+        found=sum(is_unusual(at, PLANTED_USD) for at in planted),
     )
 
 
-def measure(path: Path) -> tuple[list[Score], dict[int, float]]:
-    """Return the scores of a log by group, and the false alarms a project and month by floor."""
+def alarm_rates(bills: Sequence[Bill]) -> list[AlarmRate]:
+    """Return how often days are called unusual, for each of the least amounts."""
+    project_months = sum(len(each.days) for each in bills) * 12 / 365.25
+    rates: list[AlarmRate] = []
+    for least in UNUSUAL_LEAST_USD:
+        found = [alarms_of(bill, least) for bill in bills]
+        rates.append(
+            AlarmRate(
+                least_usd=least,
+                false_a_month=sum(each.false for each in found) / project_months,
+                found=sum(each.found for each in found) / sum(each.planted for each in found),
+            )
+        )
+    return rates
+
+
+def measure(path: Path) -> tuple[list[Score], list[AlarmRate]]:
+    """Return the scores of a log by group, and how often days are called unusual."""
     jobs, zone = read_log(path)
     days = days_of(zone, min(each.started_at for each in jobs), jobs[-1].ended_at)
     # The last day is not over.
@@ -258,15 +301,10 @@ def measure(path: Path) -> tuple[list[Score], dict[int, float]]:
         for name, some in groups.items()
     }
     scores = [score_of(name, found) for name, found in guesses.items() if found]
-    project_months = len(bills) * len(days) * 12 / 365.25
-    alarms = {
-        least: sum(alarms_of(bill, least) for bill in bills) / project_months
-        for least in UNUSUAL_LEAST_USD
-    }
-    return scores, alarms
+    return scores, alarm_rates(bills)
 
 
-def show(scores: Sequence[Score], alarms: Mapping[int, float]) -> None:
+def show(scores: Sequence[Score], alarms: Sequence[AlarmRate]) -> None:
     """Print the tables."""
     print("group        forecasts  error %  straight %  covered   error % on days (straight %)")
     for each in scores:
@@ -278,8 +316,11 @@ def show(scores: Sequence[Score], alarms: Mapping[int, float]) -> None:
             f"{each.group:11}  {each.guesses:9}  {each.error:7.1f}  {each.straight_error:10.1f}"
             f"  {100 * each.covered:5.0f} %   {by_day}"
         )
-    for least, rate in alarms.items():
-        print(f"unusual days, at least {least:3} USD above the usual: {rate:.2f} a project-month")
+    for rate in alarms:
+        print(
+            f"unusual days, at least {rate.least_usd:3} USD above the usual:"
+            f" {rate.false_a_month:.2f} false a project and month, {100 * rate.found:.0f} % found"
+        )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -293,7 +334,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     scores, alarms = measure(options.trace)
     if options.json:
-        print(json.dumps({"scores": [asdict(each) for each in scores], "alarms": alarms}))
+        said = {"scores": list(map(asdict, scores)), "alarms": list(map(asdict, alarms))}
+        print(json.dumps(said))
     else:
         show(scores, alarms)
     good = all(e.error < e.straight_error and e.covered >= LEAST_COVERED for e in scores)

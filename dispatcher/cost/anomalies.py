@@ -3,7 +3,11 @@
 A day is compared with the same day of the week in the weeks before it, since many projects sleep at
 the weekend. It is unusual above their median and four times their median absolute deviation (MAD),
 if it is also `least_grains` above the median: a project that always costs the same has a MAD of 0,
-and cents are no news. Too few weeks tell nothing.
+and cents are no news. And no day of the last four weeks cost as much: who works in bursts is known
+for it after the first, and a burst of days is told once, and again only when it grows. On the log
+of the KTH that takes the false alarms of a project from 0.56 to 0.16 a month, and 97 % of the days
+with 500 USD more are found in place of 99 % (`benchmarks/forecast_backtest.py`). Too few weeks tell
+nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ LEAST_WEEKS: Final = 4
 MOST_WEEKS: Final = 12
 _DEVIATIONS: Final = 4
 _WEEK: Final = 7
+_LATELY_DAYS: Final = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,8 @@ def unusual_day(
     usual = _median(like)
     deviation = _median([abs(each - usual) for each in like])
     if spent <= usual + _DEVIATIONS * deviation or spent < usual + least_grains:
+        return None
+    if spent <= max(before[-_LATELY_DAYS:]):
         return None
     return UnusualDay(
         project=project,

@@ -91,7 +91,7 @@ def forecast_spend(seen: SpendSeen) -> SpendForecast:
     usual = _usual_day(days)
     rest = usual * _weight_of_days(days, seen.left_days)
     rest += max(0.0, seen.pending - usual * _USUAL_PENDING_DAYS)
-    less, more = _errors(days, seen.left_days, rest)
+    less, more = _errors(days, seen.left_days) or (-rest, rest + seen.booked)
     straight = float(seen.booked)
     if seen.elapsed_days > 0:
         straight *= 1.0 + seen.left_days / seen.elapsed_days
@@ -136,14 +136,19 @@ def _since_use_began(days: list[float]) -> list[float]:
 
 def _usual_day(days: Sequence[float]) -> float:
     """Return what a day costs, as it looks after `days`; 0 where there are none."""
-    recent = days[-_SEEN_DAYS:]
+    recent = list(days[-_SEEN_DAYS:])
     if not recent:
         return 0.0
+    centre = fmean(recent)
+    factors = _weekday_factors(recent)
+    # As if all days of the week were alike: or the median would be a working day.
+    recent = [each - centre * (factors[at % _WEEK] - 1) for at, each in enumerate(recent)]
     ages = range(len(recent) - 1, -1, -1)
     weights = [math.exp(-age / _MEAN_DECAY_DAYS) for age in ages]
     mean = sum(map(operator.mul, weights, recent)) / sum(weights)
     slower = [math.exp(-age / _MEDIAN_DECAY_DAYS) for age in ages]
-    return fmean((mean, _weighted_median(recent, slower), _usual_week(recent, slower)))
+    views = (mean, _weighted_median(recent, slower), _usual_week(recent, slower))
+    return max(0.0, fmean(views))
 
 
 def _usual_week(recent: Sequence[float], weights: Sequence[float]) -> float:
@@ -163,20 +168,19 @@ def _weighted_median(values: Sequence[float], weights: Sequence[float]) -> float
 
 def _weight_of_days(days: Sequence[float], left_days: float) -> float:
     """Return how many usual days those that are left are worth, by their days of the week."""
-    factors = _weekday_factors(days)
+    recent = days[-_SEEN_DAYS:]
+    factors = _weekday_factors(recent)
     whole = math.floor(left_days)
     # The first is what is left of today, which is the day after the last of `days`.
     parts = [left_days - whole] * (left_days > whole) + [1.0] * whole
-    today = len(days[-_SEEN_DAYS:])
-    return sum(part * factors[(today + ahead) % _WEEK] for ahead, part in enumerate(parts))
+    return sum(part * factors[(len(recent) + ahead) % _WEEK] for ahead, part in enumerate(parts))
 
 
-def _weekday_factors(days: Sequence[float]) -> Sequence[float]:
+def _weekday_factors(recent: Sequence[float]) -> Sequence[float]:
     """Return what each day of the week is worth beside the usual day; the first is that of day 0.
 
     They are as far from 1 as the days of the week differ beyond what chance does (empirical Bayes).
     """
-    recent = days[-_SEEN_DAYS:]
     even = [1.0] * _WEEK
     mean = fmean(recent) if recent else 0.0
     if len(recent) < 4 * _WEEK or mean <= 0:
@@ -195,11 +199,14 @@ def _weekday_factors(days: Sequence[float]) -> Sequence[float]:
     return [each * _WEEK / sum(factors) for each in factors]
 
 
-def _errors(days: Sequence[float], left_days: float, rest: float) -> tuple[float, float]:
-    """Return by how much less and more than `rest` may come: the first is below 0, or 0."""
+def _errors(days: Sequence[float], left_days: float) -> tuple[float, float] | None:
+    """Return by how much less (0 or below) and more may come than guessed.
+
+    None where the past is too short to tell.
+    """
     span = min(max(1, round(left_days)), len(days) - _WEEK - _LEAST_ERRORS + 1)
     if span < 1:
-        return -rest, rest
+        return None
     sums = [0.0, *accumulate(days)]
     found = sorted(
         sums[at + span] - sums[at] - span * _usual_day(days[:at])
