@@ -41,6 +41,8 @@ so p10 and p90 are further out than a tenth of them."""
 _GROWTH: Final = 0.75
 """Errors over twice the days are 2 ** 0.75 times as large: more than of days that are independent,
 less than of days that are all wrong in the same way."""
+_LEAST_ELAPSED_DAYS: Final = 0.25
+"""So much of a period must be over for what was booked in it to say anything of its pace."""
 _UNKNOWN_USE: Final = 0.5
 _RECENT_ENDS: Final = 50
 _OVERRUN: Final = 0.25
@@ -86,14 +88,15 @@ class PendingWork:
 def forecast_spend(seen: SpendSeen) -> SpendForecast:
     """Return what the period will likely have cost at its end."""
     days = _since_use_began([float(each) for each in seen.days[-MOST_DAYS:]])
-    if not days and seen.elapsed_days > 0:
+    has_pace = seen.elapsed_days >= _LEAST_ELAPSED_DAYS
+    if not days and has_pace:
         days = [seen.booked / seen.elapsed_days]
     usual = _usual_day(days)
     rest = usual * _weight_of_days(days, seen.left_days)
     rest += max(0.0, seen.pending - usual * _USUAL_PENDING_DAYS)
     less, more = _errors(days, seen.left_days) or (-rest, rest + seen.booked)
     straight = float(seen.booked)
-    if seen.elapsed_days > 0:
+    if has_pace:
         straight *= 1.0 + seen.left_days / seen.elapsed_days
     likely = seen.booked + rest
     low = max(float(seen.booked), min(likely + less, straight))
