@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -142,3 +146,20 @@ def test_what_is_sent_of_a_budget_and_of_an_unusual_day() -> None:
     assert found.id.startswith("unusual-day_2026-11-27_")
     assert found.id != other.id
     assert json.loads(found.body)["data"]["usual_usd"] == "0.000000000000"
+
+
+def test_the_check_that_the_documentation_shows_takes_what_is_sent() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/budgets.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    defined: dict[str, Any] = {}
+    exec(shown, defined)  # noqa: S102 - the text of our own page, as a reader would take it
+    is_genuine = defined["is_genuine"]
+    key = bytes(range(32))
+    secret = f"whsec_{base64.b64encode(key).decode()}"
+    told = DELIVERY.notification
+    headers = headers_of(told, key, time.time())
+    assert is_genuine(headers, told.body, secret)
+    assert not is_genuine(headers, told.body + b" ", secret)
+    assert not is_genuine({**headers, "webhook-id": "n-2"}, told.body, secret)
+    assert not is_genuine(headers_of(told, key[1:], time.time()), told.body, secret)
+    assert not is_genuine(headers_of(told, key, time.time() - 400), told.body, secret)
