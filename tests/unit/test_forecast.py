@@ -105,6 +105,12 @@ def test_the_spread_is_as_wide_as_the_past_was_wrong() -> None:
     assert 0 < 10 * widths[0] < widths[1]
 
 
+def test_nothing_of_what_is_booked_is_forecast_away() -> None:
+    wild = [10 + 2000 * (index // 9 % 2) for index in range(90)]
+    found = forecast_spend(seen(wild, left=8))
+    assert found.p10_grains == sum(wild[-10:]) < found.p50_grains
+
+
 def test_a_short_past_is_no_reason_to_be_sure() -> None:
     found = forecast_spend(seen([100] * 10))
     assert found == SpendForecast(p10_grains=1000, p50_grains=3000, p90_grains=6000)
