@@ -283,7 +283,7 @@ BUDGETS: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_PURE}::test_it_is_tried_for_a_day_and_then_given_up",
     ),
     EdgeDefect(
-        name="all_come_back_at_once",
+        name="failed_notifications_come_back_at_once",
         guard="A part of each pause is chance",
         file=_DELIVERY,
         old=" * (1 + JITTER * chance)\n",
