@@ -87,7 +87,7 @@ class BudgetUse:
     spent_grains: int
     #: What that which runs may still add, to its expected end.
     committed_grains: int = 0
-    #: Of the whole period; None where there is none.
+    #: Of the whole period; None where none was made since the last verdict, which counts on.
     forecast: SpendForecast | None = None
 
 
@@ -212,7 +212,7 @@ def judge_budget(
     stops_anew = is_stopped and known.phase is not BudgetPhase.STOPPED
     steps = _steps_to_tell(budget, use, known)
     day = period_at(PeriodKind.DAY, budget.time_zone, now).name
-    is_over = _is_forecast_over(budget, use)
+    is_over = _is_forecast_over(budget, use, known)
     tells_forecast = is_over and not known.forecast_is_over and day != known.forecast_told_on
     notices = [_notice(BudgetNoticeKind.STEP, budget, use, period, percent=each) for each in steps]
     if tells_forecast:
@@ -326,10 +326,12 @@ def _is_reached(percent: int, budget: CostBudget, use: BudgetUse) -> bool:
     return 100 * use.spent_grains >= percent * budget.limit_grains
 
 
-def _is_forecast_over(budget: CostBudget, use: BudgetUse) -> bool:
+def _is_forecast_over(budget: CostBudget, use: BudgetUse, known: BudgetMemory) -> bool:
     """Return whether the limit will likely be spent, and is not yet: then there is no more to."""
-    if not budget.forecast or use.forecast is None or use.spent_grains >= budget.limit_grains:
+    if not budget.forecast or use.spent_grains >= budget.limit_grains:
         return False
+    if use.forecast is None:
+        return known.forecast_is_over
     return use.forecast.p50_grains >= budget.limit_grains
 
 

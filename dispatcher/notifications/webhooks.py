@@ -220,7 +220,7 @@ class WebhookSender:
         except TimeoutError:
             queue.why = f"no answer within {self._timeout_s:g} s"
             outcome = TryOutcome.FAILED
-        except (aiohttp.ClientError, OSError, NotAllowed, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a receiver does, the next try is made
             # The address of a webhook is a secret, and errors of its form quote it.
             is_of_url = isinstance(error, aiohttp.InvalidURL)
             queue.why = type(error).__name__ if is_of_url else str(error) or type(error).__name__

@@ -75,6 +75,22 @@ BUDGETS: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_STORIES}::test_the_forecast_is_told_when_it_goes_over_and_once_a_day_at_most",
     ),
     EdgeDefect(
+        name="a_forecast_that_was_not_made_takes_one_back",
+        guard="A forecast counts until the next one is made",
+        file=_BUDGETS,
+        old="        return known.forecast_is_over\n",
+        new="        return False\n",
+        test=f"{_STORIES}::test_the_forecast_is_told_when_it_goes_over_and_once_a_day_at_most",
+    ),
+    EdgeDefect(
+        name="a_strange_error_ends_a_webhook",
+        guard="Whatever a receiver does, the next try is made",
+        file=_HOOKS,
+        old="        except Exception as error:  # noqa: BLE001",
+        new="        except OSError as error:  # noqa: BLE001",
+        test=f"{_SENT}::test_a_name_that_is_not_known_is_a_failed_try",
+    ),
+    EdgeDefect(
         name="a_budget_without_stop_stops",
         guard="Only a budget that is to stop new work does",
         file=_BUDGETS,

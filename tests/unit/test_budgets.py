@@ -218,9 +218,12 @@ def test_the_forecast_is_told_when_it_goes_over_and_once_a_day_at_most() -> None
             (BUDGET, NOON + DAY_S, under),
             (BUDGET, NOON + DAY_S, over),
             (BUDGET, NOON + DAY_S, over),
+            # None was made since: it is as it was.
+            (BUDGET, NOON + 2 * DAY_S, use(300)),
+            (BUDGET, NOON + 2 * DAY_S, over),
         ]
     )
-    assert words == [[], ["forecast"], [], [], [], [], ["forecast"], []]
+    assert words == [[], ["forecast"], [], [], [], [], ["forecast"], [], [], []]
 
 
 @pytest.mark.parametrize(
