@@ -10,7 +10,7 @@ and is queued, where it is more than the two usual days that are always there.
 How wrong that may be is taken from how wrong it would have been: the same guess is made at each
 day of the past for as many days as are left now, and its errors, sorted, are the spread. Where the
 past is too short for so many days, errors over fewer days are scaled up. The straight line, which
-takes what was booked so far for the pace of the whole period, is further from the truth
+takes what was booked so far for the pace of the whole period, is mostly further from the truth
 (`benchmarks/forecast_backtest.py`), but where the two differ, nobody is sure: p10 to p90 has both.
 """
 
