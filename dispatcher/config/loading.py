@@ -188,6 +188,13 @@ def _located(config: Config, base: Path) -> Config:
         secrets=replace(
             config.secrets, key_file=str(_absolute(key_file, base)) if key_file else ""
         ),
+        notifications=replace(
+            config.notifications,
+            webhooks={
+                name: replace(each, secret_file=_absolute_or_none(each.secret_file, base))
+                for name, each in config.notifications.webhooks.items()
+            },
+        ),
     )
 
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from longshore.dispatcher.cost.budgets import Included, StopRule
 from longshore.dispatcher.domain.containers import SchedulerSettings
+from longshore.dispatcher.domain.periods import PeriodKind
 from longshore.dispatcher.domain.principals import Role
 from longshore.dispatcher.input.quantities import CpuMillis, Price, Size
 from longshore.pool.model import PoolSettings, Seconds
@@ -240,6 +242,46 @@ class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     instance_types: Annotated[tuple[Text, ...], msgspec.Meta(max_length=1000)] = ()
 
 
+class BudgetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one project, user or label may spend in a period; of these three one is given."""
+
+    project: Text = ""
+    user: Text = ""
+    #: KEY=VALUE.
+    label: Text = ""
+    #: In US dollars.
+    limit: Annotated[float, msgspec.Meta(gt=0, le=1_000_000_000)]
+    period: PeriodKind = PeriodKind.MONTH
+    tz: Text = "UTC"
+    includes: Included = Included.DIRECT
+    #: Per cent of the limit.
+    warn: Annotated[
+        tuple[Annotated[int, msgspec.Meta(ge=1, le=1000)], ...], msgspec.Meta(max_length=20)
+    ] = (50, 80, 100)
+    forecast: bool = True
+    stop: StopRule = StopRule.NONE
+
+
+class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where notifications are sent; `secret_file` is an absolute path once it is loaded."""
+
+    url: Annotated[str, msgspec.Meta(max_length=2000)]
+    #: Has the key that they are signed with.
+    secret_file: Text
+
+
+class NotificationsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is told of budgets and of unusual days, beside who follows events."""
+
+    #: Names or addresses to which anything may be sent.
+    hosts: Annotated[tuple[Text, ...], msgspec.Meta(max_length=100)] = ()
+    #: By name.
+    webhooks: Annotated[dict[str, WebhookConfig], msgspec.Meta(max_length=20)] = {}
+    #: How much above the usual a project's day must be at least to be told, in US dollars; None
+    #: tells of none.
+    unusual_day_usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)] | None = 50.0
+
+
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How connections are kept from being read; two paths, absolute once they are loaded."""
 
@@ -296,3 +338,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     #: Names in the entry-point group `longshore.policies`.
     own_policies: Annotated[tuple[Text, ...], msgspec.Meta(max_length=100)] = ()
     secrets: SecretsConfig = SecretsConfig()
+    #: By name, which notices and refusals tell.
+    budgets: Annotated[dict[str, BudgetConfig], msgspec.Meta(max_length=1000)] = {}
+    notifications: NotificationsConfig = NotificationsConfig()

@@ -42,8 +42,8 @@ class ScheduleError(Exception):
 
 def check(cron: Sequence[str], time_zone: str) -> str:
     """Return what is wrong with a schedule, "" for nothing."""
-    if time_zone not in _time_zones():
-        return f'there is no time zone {time_zone[:60]!r}; name one as in "Europe/Berlin"'
+    if why := time_zone_problem(time_zone):
+        return why
     if not cron:
         return "no cron expression is given"
     if len(cron) > _MOST_EXPRESSIONS:
@@ -51,12 +51,19 @@ def check(cron: Sequence[str], time_zone: str) -> str:
     return next(filter(None, (_wrong_with(each, time_zone) for each in cron)), "")
 
 
+def time_zone_problem(name: str) -> str:
+    """Return why a name is none of a time zone that this machine knows, "" for nothing."""
+    if name in _time_zones():
+        return ""
+    return f'there is no time zone {name[:60]!r}; name one as in "Europe/Berlin"'
+
+
 def next_after(schedule: Schedule, after: float) -> float | None:
     """Return the first time later than `after`, None when none comes within 50 years.
 
     Raises `ScheduleError`.
     """
-    start = datetime.fromtimestamp(math.floor(after), tz=_zone(schedule.time_zone))
+    start = datetime.fromtimestamp(math.floor(after), tz=zone_of(schedule.time_zone))
     times = [_next_of(expression, start, after) for expression in schedule.cron]
     return min((each for each in times if each is not None), default=None)
 
@@ -120,7 +127,8 @@ def _time_zones() -> frozenset[str]:
 
 
 @cache
-def _zone(name: str) -> tzinfo:
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of a name; raises `ScheduleError` where this machine has none."""
     if name not in _time_zones():
         raise ScheduleError(f"this machine has no time zone {name!r}")
     return UTC if name == "UTC" else ZoneInfo(name)

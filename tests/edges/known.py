@@ -9,6 +9,7 @@ from tests.edges.defect import EdgeDefect
 from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
 from tests.edges.defects_billing import BILLING
+from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
@@ -23,6 +24,7 @@ DEFECTS: Final = (
         *ACCESS,
         *API,
         *BILLING,
+        *BUDGETS,
         *CLIENT,
         *INSIDE,
         *LOGS,

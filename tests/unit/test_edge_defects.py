@@ -38,6 +38,12 @@ OTHERS = (
         for folder in ("access", "cli", "config", "domain", "input", "server", "service")
     ),
     *("drivers/", "pool/open_bills.py", "pool/rate_limits.py"),
+OTHERS = tuple(
+    f"dispatcher/{folder}/"
+    for folder in (
+        *("access", "cli", "config", "cost", "domain", "input", "notifications", "server"),
+        "service",
+    )
 )
 
 PROBE = EdgeDefect(

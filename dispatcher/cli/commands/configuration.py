@@ -67,7 +67,11 @@ def check(*, config_path: str | None) -> None:
 
 @config.command()
 @config_option
-@click.option("--secrets", is_flag=True, help="Show the driver's secret parameters, too.")
+@click.option(
+    "--secrets",
+    is_flag=True,
+    help="Show the driver's secret parameters and the paths of webhooks, too.",
+)
 @json_option
 def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
     """Print the configuration as it takes effect, with defaults filled in.
@@ -79,12 +83,15 @@ def show(*, config_path: str | None, secrets: bool, as_json: bool) -> None:
         shown_parameters,
     )
     from longshore.dispatcher.config.loading import driver_parameters, plain  # noqa: PLC0415 - most commands need none
+    from longshore.dispatcher.config.notifications import shown_webhooks  # noqa: PLC0415 - as above
     from longshore.drivers.registry import driver  # noqa: PLC0415 - as above
 
     loaded = load(config_path)
     effective = plain(loaded)
     parameters = shown_parameters(driver_parameters(loaded), secrets=secrets)
     effective["driver"]["parameters"] = parameters
+    webhooks = shown_webhooks(loaded.notifications, secrets=secrets)
+    effective["notifications"]["webhooks"] = webhooks
     if as_json:
         output.print_json(effective)
         return
