@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 from typing import assert_never
 
@@ -18,6 +19,7 @@ from longshore.dispatcher.api.schemas.containers import (
     RetriesAnswer,
     SecretMark,
     SecretUseAnswer,
+    UsageAnswer,
 )
 from longshore.dispatcher.domain.containers import (
     Attempt,
@@ -29,7 +31,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.drivers.interface import Resources
-from longshore.pool.model import SecretKind, SecretUse
+from longshore.pool.model import AttemptUsage, SecretKind, SecretUse
 
 NO_STANDING = WaitStatus()
 """How a container stands that does not wait."""
@@ -183,6 +185,10 @@ def dependency_answer(dependency: Dependency, own: str = "") -> DependencyAnswer
     )
 
 
+def _usage(used: AttemptUsage | None) -> UsageAnswer | None:
+    return None if used is None else UsageAnswer(**asdict(used))
+
+
 def _attempt(attempt: Attempt) -> AttemptAnswer:
     return AttemptAnswer(
         id=attempt.id,
@@ -204,5 +210,6 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         pulled_at=rfc3339(attempt.pulled_at),
         image_digest=attempt.image_digest or None,
         warning=attempt.warning or None,
+        usage=_usage(attempt.usage),
         revision=attempt.revision or msgspec.UNSET,
     )
