@@ -16,6 +16,7 @@ from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
 from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.docs import document_pages
+from longshore.dispatcher.api.routes.efficiency import EfficiencyRoute, efficiency_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
@@ -44,6 +45,7 @@ class _Parts:
     server: ServerRoutes
     tokens: TokenRoutes
     audit: AuditRoutes
+    efficiency: EfficiencyRoute
 
 
 def make_app(
@@ -92,6 +94,7 @@ def make_app(
         ),
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
+        efficiency=EfficiencyRoute(services.efficiency),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -162,4 +165,5 @@ def _routes(parts: _Parts) -> list[Route]:
         *server_routes(parts.server),
         *token_routes(parts.tokens),
         *audit_routes(parts.audit),
+        *efficiency_routes(parts.efficiency),
     ]

@@ -18,8 +18,8 @@ def usage_fields(attempt: AttemptAnswer | None) -> list[tuple[str, str]]:
     return [
         ("memory used", _peak_and_mean(used.peak_memory_bytes, used.mean_memory_bytes)),
         ("cpu time", cpu_time(used.cpu_seconds, ran_s)),
-        ("read from disk", _amount(used.read_bytes)),
-        ("written to disk", _amount(used.written_bytes)),
+        ("read from disk", amount(used.read_bytes)),
+        ("written to disk", amount(used.written_bytes)),
         ("gpu memory used", _peak_and_mean(used.gpu_peak_memory_bytes, None)),
         ("gpu utilization", percent(used.gpu_mean_utilization)),
     ]
@@ -39,11 +39,11 @@ def percent(part: float | None) -> str:
 
 
 def _peak_and_mean(peak_bytes: int | None, mean_bytes: int | None) -> str:
-    peak = "" if peak_bytes is None else f"{_amount(peak_bytes)} at the peak"
-    mean = "" if mean_bytes is None else f"{_amount(mean_bytes)} on average"
+    peak = "" if peak_bytes is None else f"{amount(peak_bytes)} at the peak"
+    mean = "" if mean_bytes is None else f"{amount(mean_bytes)} on average"
     return ", ".join(part for part in (peak, mean) if part)
 
 
-def _amount(amount_bytes: int | None) -> str:
+def amount(amount_bytes: int | None) -> str:
     """Return a number of bytes, "" for unknown: that is not none."""
     return "" if amount_bytes is None else output.size(amount_bytes) or "0B"

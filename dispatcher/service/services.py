@@ -15,6 +15,7 @@ from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
@@ -40,6 +41,7 @@ class Services:
     tokens: TokenService
     audit: AuditService
     secrets: SecretService
+    efficiency: EfficiencyService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -108,6 +110,7 @@ def make_services(
         health=health,
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
+        efficiency=EfficiencyService(view=view, store=store, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

@@ -199,8 +199,13 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         pulled_at=row.pulled_at,
         image_digest=row.image_digest,
         warning=row.warning,
-        usage=None if row.usage is None else _USAGE_DECODER.decode(row.usage),
+        usage=None if row.usage is None else usage_from(row.usage),
     )
+
+
+def usage_from(text: str) -> AttemptUsage:
+    """Return the usage of the text of its column."""
+    return _USAGE_DECODER.decode(text)
 
 
 def launch_values(launch: Launch) -> Values:

@@ -92,6 +92,7 @@ _TAGS: Mapping[str, str] = {
     "tokens": "Who is let in, for admins.",
     "whoami": "Who one is to the server.",
     "audit": "Who was to change what, for admins.",
+    "efficiency": "What work asks for against what it really takes.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",
     "metrics": "Numbers for Prometheus.",
