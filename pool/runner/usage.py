@@ -105,7 +105,7 @@ def keyed(text: str, key: str) -> int | None:
     return None
 
 
-def disk_bytes_v2(text: str | None) -> tuple[int | None, int | None]:
+def disk_bytes(text: str | None) -> tuple[int | None, int | None]:
     """Return the bytes read and written of an `io.stat`; it is empty before there are any."""
     if text is None:
         return None, None
@@ -115,18 +115,6 @@ def disk_bytes_v2(text: str | None) -> tuple[int | None, int | None]:
         if name in sums and value.isdecimal():
             sums[name] += int(value)
     return sums["rbytes"], sums["wbytes"]
-
-
-def disk_bytes_v1(text: str | None) -> tuple[int | None, int | None]:
-    """Return the bytes read and written of a `blkio.throttle.io_service_bytes_recursive`."""
-    if text is None:
-        return None, None
-    sums = {"Read": 0, "Write": 0}
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 3 and words[1] in sums and words[2].isdecimal():
-            sums[words[1]] += int(words[2])
-    return sums["Read"], sums["Write"]
 
 
 def waited_for_s(stat: str) -> float | None:
@@ -143,30 +131,37 @@ def waited_for_s(stat: str) -> float | None:
 def of_group(group: str) -> Reading:
     """Return what the kernel counts for a group of version 2, which is the path of a directory.
 
-    Without a controller it counts processor time alone.
+    Without a controller it counts processor time alone. What is still to be written to a disk has
+    been written as far as the program knows.
     """
     memory = number_in(machine.read_text(f"{group}/memory.current"))
     cpu_us = keyed(machine.read_text(f"{group}/cpu.stat"), "usage_usec")
     stat = machine.read_text(f"{group}/memory.stat") if memory is not None else ""
+    read_bytes, written_bytes = disk_bytes(_text_or_none(f"{group}/io.stat"))
+    if written_bytes is not None:
+        written_bytes += (keyed(stat, "file_dirty") or 0) + (keyed(stat, "file_writeback") or 0)
     return Reading(
         _in_use(memory, keyed(stat, "inactive_file")),
         number_in(machine.read_text(f"{group}/memory.peak")) or None,
         None if cpu_us is None else cpu_us / 1e6,
-        *disk_bytes_v2(_text_or_none(f"{group}/io.stat")),
+        read_bytes,
+        written_bytes,
     )
 
 
 def of_groups_v1(root: str, name: str) -> Reading:
-    """Return what the kernel counts for a group of version 1, in the hierarchies below `root`."""
+    """Return what the kernel counts for a group of version 1, in the hierarchies below `root`.
+
+    Of disks that is too little to be told: most writes are its own there, and what a container did
+    is forgotten with its group, which its engine removes before we look.
+    """
     memory = number_in(machine.read_text(f"{root}/memory/{name}/memory.usage_in_bytes"))
     cpu_ns = number_in(machine.read_text(f"{root}/cpuacct/{name}/cpuacct.usage"))
     stat = machine.read_text(f"{root}/memory/{name}/memory.stat") if memory is not None else ""
-    io_path = f"{root}/blkio/{name}/blkio.throttle.io_service_bytes_recursive"
     return Reading(
         _in_use(memory, keyed(stat, "total_inactive_file")),
         number_in(machine.read_text(f"{root}/memory/{name}/memory.max_usage_in_bytes")) or None,
         None if cpu_ns is None else cpu_ns / 1e9,
-        *disk_bytes_v1(_text_or_none(io_path)),
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+import os
+import pwd
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from longshore.pool.runner import containment
-from longshore.pool.runner.usage import SAMPLED, read_samples
-from tests.runner_harness import Attached, Runner, eventually, settle_on
+from longshore.pool.runner import containment, machine
+from longshore.pool.runner.usage import SAMPLED, Samples, read_samples
+from tests.conftest import not_tested
+from tests.runner_harness import Attached, Runner, alive, eventually, settle_on
 
 MIB = 1 << 20
 GREEDY = f"""
@@ -29,30 +32,82 @@ while not os.path.exists("gate"):
 """Takes 200 MiB, writes 10 and burns a third of a second, until a gate is there."""
 
 
-def run_greedy(runner: Runner, session: Attached, command: tuple[str, ...]) -> dict[str, Any]:
-    """Run a greedy attempt until somebody has looked at it, and return its usage."""
-    assert session.start("a", *command)["ok"]
+def start_greedy(runner: Runner, session: Attached) -> None:
+    """Start a greedy attempt, and wait until somebody has looked at what it holds."""
+    # A user other than root can execute no program of ours.
+    assert session.start("a", machine.find_program("python3"), "-c", GREEDY)["ok"]
     session.until(lambda: session.log("a") == b"up\n")
-    seen = runner.spool / "attempts" / "a" / SAMPLED
+    eventually(lambda: (seen(runner).peak_bytes or 0) > 190 * MIB)
 
-    def looked_at() -> bool:
-        samples = read_samples(str(seen))
-        return samples is not None and (samples.peak_bytes or 0) > 190 * MIB
 
-    eventually(looked_at)
+def seen(runner: Runner) -> Samples:
+    """Return what was seen of the attempt so far."""
+    return read_samples(str(runner.spool / "attempts" / "a" / SAMPLED)) or Samples(0.0)
+
+
+def end_greedy(runner: Runner, session: Attached) -> dict[str, Any]:
+    """Let the attempt end by itself, and return what it took."""
     Path(runner.places.work, "a", "gate").touch()
     usage: dict[str, Any] = session.exit_of("a")["usage"]
     return usage
 
 
-@pytest.mark.parametrize("hierarchy", [*containment.hierarchies()[:1], ""])
-def test_a_process_is_measured(hierarchy: str) -> None:
-    with Runner() as runner:
-        settle_on(runner, hierarchy)
-        session, _ = runner.attach()
-        usage = run_greedy(runner, session, (sys.executable, "-c", GREEDY))
+def expect_measured(usage: dict[str, Any]) -> None:
     assert 200 * MIB < usage["peak_memory_bytes"] < 280 * MIB
     assert 0 < usage["mean_memory_bytes"] <= usage["peak_memory_bytes"]
     assert 0.3 <= usage["cpu_seconds"] < 3
     assert 10 * MIB <= usage["written_bytes"] < 12 * MIB
     assert usage["read_bytes"] >= 0
+    assert not [name for name in usage if name.startswith("gpu")]
+
+
+@pytest.mark.parametrize("hierarchy", [*containment.hierarchies()[:2], ""])
+def test_a_process_is_measured(hierarchy: str) -> None:
+    with Runner() as runner:
+        settle_on(runner, hierarchy)
+        session, _ = runner.attach()
+        start_greedy(runner, session)
+        expect_measured(end_greedy(runner, session))
+
+
+def test_a_process_of_a_user_who_is_not_root_is_measured() -> None:
+    if os.geteuid() != 0:
+        not_tested("to be another user needs root")
+    with Runner(user=pwd.getpwnam("nobody").pw_uid) as runner:
+        session, _ = runner.attach()
+        start_greedy(runner, session)
+        expect_measured(end_greedy(runner, session))
+
+
+def test_another_collector_and_another_session_go_on_with_what_was_seen() -> None:
+    with Runner() as runner:
+        session, _ = runner.attach()
+        start_greedy(runner, session)
+        before = seen(runner)
+        killed = runner.collector()
+        os.kill(killed, signal.SIGKILL)
+        session.kill()
+        eventually(lambda: not alive(killed))
+        session, _ = runner.attach()
+        eventually(lambda: seen(runner).seconds > before.seconds)
+        assert seen(runner).byte_seconds >= before.byte_seconds
+        expect_measured(end_greedy(runner, session))
+
+
+def test_an_attempt_whose_supervisor_is_killed_has_what_was_seen() -> None:
+    with Runner() as runner:
+        session, _ = runner.attach()
+        start_greedy(runner, session)
+        os.kill(runner.supervisor("a"), signal.SIGKILL)
+        exit_ = session.exit_of("a")
+    assert exit_["kind"] == "lost"
+    assert 200 * MIB < exit_["usage"]["peak_memory_bytes"] < 280 * MIB
+
+
+def test_the_time_of_children_that_have_ended_counts() -> None:
+    script = "python3 -c 'while __import__(\"time\").process_time() < 0.2: pass'"
+    with Runner() as runner:
+        settle_on(runner, "")
+        session, _ = runner.attach()
+        exit_ = session.run("a", "sh", "-c", f"{script}; {script}")
+    assert 0.4 <= exit_["usage"]["cpu_seconds"] < 3

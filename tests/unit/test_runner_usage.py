@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from longshore.pool.runner import containment
 from longshore.pool.runner.meter import Meter, finish
 from longshore.pool.runner.spool import Spool, attempt_of, places
 from longshore.pool.runner.usage import (
     SAMPLED,
     Reading,
     Samples,
-    disk_bytes_v1,
-    disk_bytes_v2,
+    disk_bytes,
     keyed,
     number_in,
     of_group,
@@ -32,20 +32,16 @@ IO_STAT = """\
 259:1 rbytes=1 wbytes=2 rios=1 wios=1 dbytes=0 dios=0
 7:0
 """
-BLKIO = """\
-8:0 Read 4096
-8:0 Write 10485760
-8:0 Sync 10489856
-8:0 Async 0
-8:0 Discard 0
-8:0 Total 10489856
-259:1 Read 1
-259:1 Write 2
-259:1 Total 3
-Total 10489859
-"""
 CPU_STAT = "usage_usec 1250000\nuser_usec 1000000\nsystem_usec 250000\nnr_periods 0\n"
-MEMORY_STAT = "anon 900\nfile 100\ninactive_anon 0\ninactive_file 60\ntotal_inactive_file 50\n"
+MEMORY_STAT = """\
+anon 900
+file 100
+file_dirty 20
+file_writeback 10
+inactive_anon 0
+inactive_file 60
+total_inactive_file 50
+"""
 STATUS = "Name:\tpython3\nVmPeak:\t  300 kB\nVmHWM:\t  220 kB\nVmRSS:\t  210 kB\nThreads:\t1\n"
 STAT = (
     "4242 (a (strange) name) S 1 4242 4242 0 -1 4194560 1 2 0 0 7 8 150 25 20 0 1 0 999 4096 100"
@@ -68,15 +64,12 @@ def test_numbers_behind_keys() -> None:
 
 
 def test_bytes_of_disks_are_added_up() -> None:
-    assert disk_bytes_v2(IO_STAT) == (4097, 10_485_762)
-    assert disk_bytes_v1(BLKIO) == (4097, 10_485_762)
+    assert disk_bytes(IO_STAT) == (4097, 10_485_762)
 
 
-@pytest.mark.parametrize("parse", [disk_bytes_v1, disk_bytes_v2])
-def test_no_account_of_disks_is_missing_and_an_empty_one_is_none(parse: object) -> None:
-    assert callable(parse)
-    assert parse("") == (0, 0)
-    assert parse(None) == (None, None)
+def test_no_account_of_disks_is_missing_and_an_empty_one_is_none() -> None:
+    assert disk_bytes("") == (0, 0)
+    assert disk_bytes(None) == (None, None)
 
 
 def test_the_time_of_those_whose_end_was_waited_for() -> None:
@@ -100,7 +93,7 @@ def test_a_group_of_version_2(tmp_path: Path) -> None:
         cpu__stat=CPU_STAT,
         io__stat=IO_STAT,
     )
-    assert of_group(str(group)) == Reading(940, 5000, 1.25, 4097, 10_485_762)
+    assert of_group(str(group)) == Reading(940, 5000, 1.25, 4097, 10_485_762 + 30)
     (group / "memory.peak").unlink()  # before Linux 5.19
     (group / "io.stat").unlink()  # without the controller
     assert of_group(str(group)) == Reading(940, None, 1.25)
@@ -115,9 +108,23 @@ def test_groups_of_version_1(tmp_path: Path) -> None:
         memory__stat=MEMORY_STAT,
     )
     write(tmp_path / "cpuacct/p/a", cpuacct__usage="1250000000\n")
-    write(tmp_path / "blkio/p/a", blkio__throttle__io_service_bytes_recursive=BLKIO)
-    assert of_groups_v1(str(tmp_path), "p/a") == Reading(950, 5000, 1.25, 4097, 10_485_762)
+    assert of_groups_v1(str(tmp_path), "p/a") == Reading(950, 5000, 1.25)
     assert of_groups_v1(str(tmp_path), "p/b") == Reading()
+
+
+def test_memory_and_disks_are_counted_where_the_machine_lets_us(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    control = tmp_path / "cgroup.subtree_control"
+    asked: list[str] = []
+    os.mkfifo(control)  # it keeps what is written one after the other, as the kernel's file does
+    reading = os.open(control, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        containment.count(str(tmp_path))
+        asked += os.read(reading, 100).decode().split("+")
+    finally:
+        os.close(reading)
+    assert asked == ["", "io", "memory"]
+    containment.count(str(tmp_path / "none"))
 
 
 def test_a_group_in_which_nothing_has_run_has_no_memory_to_tell(tmp_path: Path) -> None:
