@@ -16,9 +16,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 
 from longshore.pool.runner import cgroups, containment, machine
+from longshore.pool.runner.gpus import GpuUse, GpuWatch
 from longshore.pool.runner.spool import Spool, SpooledAttempt, write_whole
 from longshore.pool.runner.usage import (
     SAMPLED,
@@ -48,6 +50,8 @@ class Meter:
         self._attempts: dict[str, SpooledAttempt] = {}
         self._since: dict[str, float] = {}
         self._due: dict[str, float] = {}
+        path = ":".join((os.environ.get("PATH", ""), machine.SYSTEM_PATH))
+        self._gpus = GpuWatch(machine.find_program("nvidia-smi", path))
 
     def follow(self, attempt: SpooledAttempt, now: float) -> None:
         """Look at an attempt from now on; `now` is of the clock since boot."""
@@ -75,6 +79,31 @@ class Meter:
             self._due[name] = _next(now, age_s / INTERVALS_AN_AGE)
             with contextlib.suppress(OSError):  # the spool is full: what was seen before stays
                 self._look(name, children, now)
+        if due:
+            with contextlib.suppress(OSError):  # nothing can be spawned now: it is asked later
+                self._look_at_gpus(now)
+
+    def _look_at_gpus(self, now: float) -> None:
+        if not self._attempts:
+            self._gpus.rest()
+            return
+        uses: dict[str, list[GpuUse]] = {}
+        for use in self._gpus.tick(now):
+            uses.setdefault(self._owner(use.pid), []).append(use)
+        for name in sorted(self._attempts.keys() & uses.keys()):
+            before = read_samples(self._spool.path(name, SAMPLED)) or Samples(self._since[name])
+            _write(self._spool.path(name, SAMPLED), before.with_gpus(uses[name]))
+
+    def _owner(self, pid: int) -> str:
+        """Return the attempt that a process is of, "" for none of ours."""
+        mark = f"/{self._spool.places.name}/"
+        group = machine.read_text(f"/proc/{pid}/cgroup").partition(mark)[2]
+        if group:
+            return re.split("[/\n]", group, maxsplit=1)[0]
+        supervisors = {self._spool.supervisor(name): name for name in self._attempts}
+        while pid > 1 and pid not in supervisors:
+            pid = machine.parent(pid)
+        return supervisors.get(pid, "")
 
     def _grouped(self, name: str) -> bool:
         return bool(self._attempts[name].cgroup)

@@ -16,6 +16,7 @@ import os
 from typing import Any, Iterable, NamedTuple
 
 from longshore.pool.runner import machine
+from longshore.pool.runner.gpus import GpuUse
 
 SAMPLED = "sampled"  # what was seen while it ran
 USAGE = "usage"  # and in all
@@ -52,6 +53,10 @@ class Samples(NamedTuple):
     cpu_seconds: float | None = None
     read_bytes: int | None = None
     written_bytes: int | None = None
+    #: Of GPUs: the most memory at a look, and the sum of how busy they were at so many looks.
+    gpu_peak_bytes: int | None = None
+    gpu_looks: int = 0
+    gpu_busy: float = 0.0
 
     def after(self, reading: Reading, at: float) -> Samples:
         """Return what is seen after one more look; counters never go back."""
@@ -59,25 +64,38 @@ class Samples(NamedTuple):
         if reading.memory_bytes is not None:
             seconds += at - self.at
             byte_seconds += (at - self.at) * reading.memory_bytes
-        return Samples(
-            at,
-            seconds,
-            byte_seconds,
-            most(self.peak_bytes, reading.peak_bytes, reading.memory_bytes),
-            most(self.cpu_seconds, reading.cpu_seconds),
-            most(self.read_bytes, reading.read_bytes),
-            most(self.written_bytes, reading.written_bytes),
+        return self._replace(
+            at=at,
+            seconds=seconds,
+            byte_seconds=byte_seconds,
+            peak_bytes=most(self.peak_bytes, reading.peak_bytes, reading.memory_bytes),
+            cpu_seconds=most(self.cpu_seconds, reading.cpu_seconds),
+            read_bytes=most(self.read_bytes, reading.read_bytes),
+            written_bytes=most(self.written_bytes, reading.written_bytes),
+        )
+
+    def with_gpus(self, uses: list[GpuUse]) -> Samples:
+        """Return what is seen after a look at the GPUs, at which its processes were on some."""
+        memory = [use.memory_bytes for use in uses if use.memory_bytes is not None]
+        busy = [use.utilization for use in uses if use.utilization is not None]
+        return self._replace(
+            gpu_peak_bytes=most(self.gpu_peak_bytes, sum(memory) if memory else None),
+            gpu_looks=self.gpu_looks + bool(busy),
+            gpu_busy=self.gpu_busy + (sum(busy) / len(busy) if busy else 0.0),
         )
 
     def fields(self) -> dict[str, Any]:
         """Return the USAGE that is told of an attempt; what is missing is not in it."""
         mean = round(self.byte_seconds / self.seconds) if self.seconds else None
+        utilization = self.gpu_busy / self.gpu_looks if self.gpu_looks else None
         told = {
             "peak_memory_bytes": self.peak_bytes,
             "mean_memory_bytes": mean,
             "cpu_seconds": self.cpu_seconds,
             "read_bytes": self.read_bytes,
             "written_bytes": self.written_bytes,
+            "gpu_peak_memory_bytes": self.gpu_peak_bytes,
+            "gpu_mean_utilization": utilization,
         }
         return {name: value for name, value in told.items() if value is not None}
 

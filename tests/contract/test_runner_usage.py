@@ -111,3 +111,31 @@ def test_the_time_of_children_that_have_ended_counts() -> None:
         session, _ = runner.attach()
         exit_ = session.run("a", "sh", "-c", f"{script}; {script}")
     assert 0.4 <= exit_["usage"]["cpu_seconds"] < 3
+
+
+PMON = """\
+# gpu        pid  type    sm   mem   enc   dec    fb   command
+# Idx          #   C/G     %     %     %     %    MB   name
+    0       {pid}     C    40    10     -     -   512   python
+    0          1     C    60    10     -     -   999   other
+"""
+
+
+@pytest.mark.parametrize("hierarchy", [*containment.hierarchies()[:1], ""])
+def test_a_job_on_a_gpu_is_told_from_what_else_is_on_it(hierarchy: str, tmp_path: Path) -> None:
+    """By a program in the place of nvidia-smi, which says that of a child of the job."""
+    said = tmp_path / "said"
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nexec cat {said}\n")
+    program.chmod(0o755)
+    with Runner(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}) as runner:
+        settle_on(runner, hierarchy)
+        session, _ = runner.attach()
+        script = "(echo $(exec sh -c 'echo $PPID'); until [ -e gate ]; do sleep 0.05; done); true"
+        assert session.start("a", "sh", "-c", script)["ok"]
+        session.until(lambda: session.log("a").endswith(b"\n"))
+        said.write_text(PMON.format(pid=int(session.log("a"))))
+        eventually(lambda: seen(runner).gpu_looks > 0)
+        usage = end_greedy(runner, session)
+    assert usage["gpu_peak_memory_bytes"] == 512 * MIB
+    assert usage["gpu_mean_utilization"] == pytest.approx(0.4)

@@ -16,9 +16,11 @@ from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_secrets import SECRETS
 from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
 from tests.edges.defects_store import STORE
+from tests.edges.defects_usage import USAGE
 
 DEFECTS: Final = (
     *(*ACCESS, *API, *CLIENT, *INSIDE, *LOGS, *REMOTE, *RUNNER, *SECRETS, *SINGLE_SIGN_ON, *STORE),
+    *USAGE,
 )
 
 
