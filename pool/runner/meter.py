@@ -101,6 +101,7 @@ class Meter:
         if group:
             return re.split("[/\n]", group, maxsplit=1)[0]
         supervisors = {self._spool.supervisor(name): name for name in self._attempts}
+        supervisors.pop(0, None)  # of those that are not recorded yet
         while pid > 1 and pid not in supervisors:
             pid = machine.parent(pid)
         return supervisors.get(pid, "")
@@ -118,7 +119,8 @@ class Meter:
         if reading.memory_bytes is None and attempt.engine == "process":
             supervisor = self._spool.supervisor(name)
             pids = containment.members(attempt.cgroup) if attempt.cgroup else []
-            pids = pids or _below(supervisor, children)
+            if supervisor and not pids:  # else it is not recorded yet, and all descend from 0
+                pids = _below(supervisor, children)
             reading = reading.or_else(of_processes(set(pids) - {supervisor}))
         before = read_samples(self._spool.path(name, SAMPLED)) or Samples(self._since[name])
         _write(self._spool.path(name, SAMPLED), before.after(reading, now))

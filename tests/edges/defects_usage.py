@@ -76,6 +76,14 @@ USAGE: Final[tuple[EdgeDefect, ...]] = (
         ),
     ),
     EdgeDefect(
+        name="the_whole_machine_is_taken_for_an_attempt_that_is_not_recorded_yet",
+        guard="An attempt whose supervisor is not recorded has no processes that we know of",
+        file="pool/runner/meter.py",
+        old="            if supervisor and not pids:",
+        new="            if not pids:",
+        test=_UNIT + "test_before_its_supervisor_is_recorded_nothing_is_told_of_an_attempt",
+    ),
+    EdgeDefect(
         name="what_was_sampled_of_the_lost_is_not_told",
         guard="An attempt whose supervisor is gone has what was sampled",
         file="pool/runner/usage.py",

@@ -80,7 +80,7 @@ def test_it_is_asked_once_in_a_while_and_nobody_waits_for_it(
         found[:] = watch.tick(100.0 + FIRST_S)
         return bool(found)
 
-    eventually(answered)
+    eventually(answered, 15.0)
     os.wait()  # the collector leaves that to the kernel
     assert found == parse_pmon(OF_418)
     assert asked.read_text() == "pmon -c 1 -s um\n", "and no other was spawned meanwhile"

@@ -271,3 +271,19 @@ def test_the_times_of_another_process_with_the_pid_of_the_supervisor_are_not_tak
         record.write_text(f"1 {began} {os.getpid()}\n")
         finish(spool, attempt)
         assert ("cpu_seconds" in told(spool.path("a"))) is there
+
+
+def test_before_its_supervisor_is_recorded_nothing_is_told_of_an_attempt(spool: Spool) -> None:
+    """Every process of the machine descends from the one that has no pid."""
+    claim(spool, "a", None)
+    attempt = spool.read("a")
+    assert attempt is not None
+    meter = Meter(spool)
+    meter.follow(attempt, 0.0)
+    meter.tick(0.25)
+    assert read_samples(spool.path("a", SAMPLED)) == Samples(0.25)
+    Path(spool.path("a", "job")).write_text(f"1 1 {os.getppid()}\n")
+    meter.tick(0.5)
+    seen = read_samples(spool.path("a", SAMPLED))
+    assert seen is not None
+    assert seen.peak_bytes, "we are one of those below our parent"
