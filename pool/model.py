@@ -23,6 +23,7 @@ MOST_UNRELEASED = 1000
 # The code of a start that is refused since its instance has booted anew (see `StartAttempt`).
 REBOOTED = "rebooted"
 
+Measured = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=30 * 86400)]
 
 
@@ -180,12 +181,33 @@ class AttemptImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptUsage:
+    """What an attempt really took, as its instance measured it; each None where it could not.
+
+    It is for people, and for what they ask for the next time: no cost follows from it.
+    """
+
+    peak_memory_bytes: Measured | None = None
+    #: Over the time that it ran.
+    mean_memory_bytes: Measured | None = None
+    #: Of all processors together.
+    cpu_seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST_BYTES)] | None = None
+    #: From and to disks: what a cache in memory served is not in it.
+    read_bytes: Measured | None = None
+    written_bytes: Measured | None = None
+    gpu_peak_memory_bytes: Measured | None = None
+    #: From 0 to 1, over the GPUs that it used while it did.
+    gpu_mean_utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptExit:
     """How an attempt ended, as the runner recorded it.
 
     `code` is 128+n after signal n, None when nothing ever ran or its end was not recorded; times
     are seconds since the epoch on the instance's clock; sizes are those of the complete streams.
-    `fault` is for an `ENGINE_FAILURE` alone.
+    `fault` is for an `ENGINE_FAILURE` alone. `usage` is None where nothing was measured, and from
+    an older runner.
     """
 
     kind: ExitKind
@@ -196,6 +218,7 @@ class AttemptExit:
     stdout_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
     stderr_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)] = 0
     fault: Fault = Fault.INSTANCE
+    usage: AttemptUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

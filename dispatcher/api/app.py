@@ -17,6 +17,7 @@ from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
 from longshore.dispatcher.api.routes.docs import document_pages
+from longshore.dispatcher.api.routes.efficiency import EfficiencyRoute, efficiency_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
@@ -46,6 +47,7 @@ class _Parts:
     tokens: TokenRoutes
     audit: AuditRoutes
     cost: CostRoutes
+    efficiency: EfficiencyRoute
 
 
 def make_app(
@@ -95,6 +97,7 @@ def make_app(
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
+        efficiency=EfficiencyRoute(services.efficiency),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -166,4 +169,5 @@ def _routes(parts: _Parts) -> list[Route]:
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
         *audit_routes(parts.audit),
+        *efficiency_routes(parts.efficiency),
     ]

@@ -237,6 +237,10 @@ class AsyncClient:
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)
 
+    # ---- what work takes -------------------------------------------------------------------
+
+    efficiency = _asks(calls.efficiency)
+
     # ---- the server ------------------------------------------------------------------------
 
     def events(self, *, last_event_id: str = "") -> AsyncIterator[EventAnswer | EventGap]:

@@ -236,6 +236,10 @@ class Client:
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)
 
+    # ---- what work takes -------------------------------------------------------------------
+
+    efficiency = _asks(calls.efficiency)
+
     # ---- the server ------------------------------------------------------------------------
 
     def events(self, *, last_event_id: str = "") -> Iterator[EventAnswer | EventGap]:

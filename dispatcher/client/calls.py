@@ -29,6 +29,7 @@ from longshore.dispatcher.api.schemas.containers import (
     SecretList,
 )
 from longshore.dispatcher.api.schemas.cost import CostAnswer
+from longshore.dispatcher.api.schemas.efficiency import EfficiencyAnswer
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.schemas.instances import (
@@ -181,6 +182,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
     "cost": Endpoint(method="GET", path="/v1/cost"),
     "audit": Endpoint(method="GET", path="/v1/audit"),
+    "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
     "health": Endpoint(method="GET", path="/v1/health"),
@@ -629,6 +631,25 @@ def cost(
 def whoami() -> TypedCall[CallerAnswer]:
     """Return who one is to the server, and what one sees."""
     return _typed(CallerAnswer, "whoami")
+
+
+# ---- what work takes -----------------------------------------------------------------------------
+
+
+def efficiency(
+    *,
+    user: str | None = None,
+    project: str | None = None,
+    name: str | None = None,
+    since: str | None = None,
+) -> TypedCall[EfficiencyAnswer]:
+    """Return what work asks for against what it really takes; None is no filter.
+
+    `name` is that of a job, `since` a time in RFC 3339.
+    """
+    wanted = {"user": user, "project": project, "name": name, "since": since}
+    query = [(key, value) for key, value in wanted.items() if value is not None]
+    return _typed(EfficiencyAnswer, "efficiency", query=query)
 
 
 # ---- the server ----------------------------------------------------------------------------------

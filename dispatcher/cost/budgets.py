@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, assert_never
 
-from longshore.dispatcher.cost.forecast import SpendForecast
 from longshore.dispatcher.cost.lines import Account, Column, CostLine
+
+from longshore.dispatcher.cost.forecast import SpendForecast
 from longshore.dispatcher.cost.money import usd
 from longshore.dispatcher.domain.periods import Period, PeriodKind, period_at
 

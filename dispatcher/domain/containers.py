@@ -11,7 +11,7 @@ import msgspec
 
 from longshore.dispatcher.input.quantities import PRIORITY_MAX, Price
 from longshore.drivers.interface import Resources
-from longshore.pool.model import BehaviorNote, SecretUse
+from longshore.pool.model import AttemptUsage, BehaviorNote, SecretUse
 
 # ---- how elastic jobs queue, as the configuration says it; pure data -----------------------------
 
@@ -374,6 +374,8 @@ class Attempt:
     image_digest: str = ""
     #: A sentence for its user, "" for none.
     warning: str = ""
+    #: What it really took, None where nobody measured it.
+    usage: AttemptUsage | None = None
 
     @property
     def written_bytes(self) -> int:

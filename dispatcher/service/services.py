@@ -16,6 +16,7 @@ from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.costs import CostService
+from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
@@ -44,6 +45,7 @@ class Services:
     audit: AuditService
     secrets: SecretService
     costs: CostService
+    efficiency: EfficiencyService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -110,6 +112,7 @@ def make_services(
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
+        efficiency=EfficiencyService(view=view, store=store, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

@@ -374,6 +374,7 @@ def close(
             stdout_bytes=how.stdout_bytes,
             stderr_bytes=how.stderr_bytes,
             exit_code=how.code,
+            usage=how.usage,
         )
     else:
         # Nobody pays for the time that it took until an instance was known to be gone.

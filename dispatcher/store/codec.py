@@ -22,7 +22,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.drivers.interface import Resources
-from longshore.pool.model import BehaviorNote, Launch, Payer
+from longshore.pool.model import AttemptUsage, BehaviorNote, Launch, Payer
 
 Values = dict[str, Any]
 
@@ -30,6 +30,7 @@ _SPEC_ENCODER = msgspec.json.Encoder()
 _SPEC_DECODER = msgspec.json.Decoder(ContainerSpec)
 _RESOURCES_DECODER = msgspec.json.Decoder(Resources)
 _IDS_DECODER = msgspec.json.Decoder(tuple[str, ...])
+_USAGE_DECODER = msgspec.json.Decoder(AttemptUsage)
 _NOTE_DECODER = msgspec.json.Decoder(BehaviorNote)
 _STATES = {state.value: state for state in ContainerState}
 _ENDING_CAUSES = {cause.value: cause for cause in StopCause}
@@ -166,6 +167,7 @@ def attempt_values(attempt: Attempt) -> Values:
         "pulled_at": attempt.pulled_at,
         "image_digest": attempt.image_digest,
         "warning": attempt.warning,
+        "usage": None if attempt.usage is None else _SPEC_ENCODER.encode(attempt.usage).decode(),
     }
 
 
@@ -197,7 +199,13 @@ def attempt_from_row(row: Row[Any]) -> Attempt:
         pulled_at=row.pulled_at,
         image_digest=row.image_digest,
         warning=row.warning,
+        usage=None if row.usage is None else usage_from(row.usage),
     )
+
+
+def usage_from(text: str) -> AttemptUsage:
+    """Return the usage of the text of its column."""
+    return _USAGE_DECODER.decode(text)
 
 
 def launch_values(launch: Launch) -> Values:

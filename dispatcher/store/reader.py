@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, false, func, select
 from sqlalchemy.exc import OperationalError
@@ -60,6 +60,8 @@ from longshore.dispatcher.store.tables import (
     secret_data_keys,
     secrets,
 )
+
+Answer = TypeVar("Answer")
 
 _UNFINISHED = [state.value for state in ContainerState if not state.final]
 _IDS_AT_ONCE = 500
@@ -180,6 +182,11 @@ class Reader:
             bills=tuple(bills),
             intervals=tuple(intervals),
         )
+
+    def ask(self, question: Callable[[Connection], Answer]) -> Answer:
+        """Return what a question that stands elsewhere finds, from one snapshot."""
+        with self._snapshot() as connection:
+            return question(connection)
 
     def tokens(self) -> list[Token]:
         """Return all tokens; see `Store.tokens`."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,7 @@ from longshore.dispatcher.config.model import AuditConfig
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.domain.audit import AuditFilter, AuditPage
 from longshore.dispatcher.domain.containers import Container, Dependency, InstanceRecord
+from longshore.dispatcher.domain.efficiency import EfficiencyFilter, MeasuredRuns
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.domain.queries import (
@@ -57,6 +59,7 @@ from longshore.dispatcher.store.marker import (
 )
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.schema import migrate
+from longshore.dispatcher.store.usage_reader import fetch_measured_runs
 from longshore.dispatcher.store.writer import BEHIND_S, GROUP_LIMIT, MAX_PENDING, Writer
 
 CLOSE_TIMEOUT_S = 30.0
@@ -370,6 +373,13 @@ class Store:
         `cursor` and what is raised are as for `containers`.
         """
         return self._reader.audit(which, cursor=cursor, limit=limit)
+
+    def measured_runs(self, which: EfficiencyFilter) -> MeasuredRuns:
+        """Return what succeeded and was measured, the latest that was submitted first.
+
+        It looks at no more than the latest 20,000 that succeeded. Raises `StoreBusy`.
+        """
+        return self._reader.ask(partial(fetch_measured_runs, which=which))
 
     def last_audit_sequence(self) -> int:
         """Return the highest number of the audit log, 0 without any; raises `StoreBusy`."""

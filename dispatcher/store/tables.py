@@ -148,6 +148,7 @@ attempts = Table(
     Column("pulled_at", Double),
     Column("image_digest", Text, nullable=False),
     Column("warning", Text, nullable=False),
+    Column("usage", Text),
     UniqueConstraint("container_id", "number", name="attempts_container_number"),
 )
 Index("attempts_by_instance", attempts.c.instance_id, attempts.c.sequence)

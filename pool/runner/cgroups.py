@@ -130,7 +130,9 @@ def directories(name: str) -> list[str]:
 
 
 def _enable(directory: str) -> None:
-    for controller in ("cpu", "memory", "pids"):
+    # That of disks limits nothing: it only counts, and a kernel may do without.
+    counting = {"io"}.intersection(read_text(f"{directory}/cgroup.controllers").split())
+    for controller in ("cpu", "memory", "pids", *counting):
         _write_if_there(f"{directory}/cgroup.subtree_control", f"+{controller}")
 
 

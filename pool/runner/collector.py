@@ -44,6 +44,7 @@ import signal
 import time
 from typing import Iterator
 
+from longshore.pool.runner import meter
 from longshore.pool.runner.backlog import HEAD_BYTES, STEP_BYTES, TAIL_BYTES, floor, punch
 from longshore.pool.runner.kept import Gap, read_gap, read_start, write_gap
 from longshore.pool.runner.spawning import LIBRARY
@@ -330,6 +331,11 @@ class Takings:
         taking = self._attempts[attempt_id]
         for name in wanted:
             taking.streams[name].finish()
+        attempt = self._spool.read(attempt_id)
+        if attempt is not None:
+            with contextlib.suppress(OSError):  # the spool is full: what was sampled is told
+                # While the supervisor is there.
+                meter.finish(self._spool, attempt)
         # Before the pipes are removed: whoever comes after us would not say it.
         taking.release()
         for name in wanted:
@@ -377,6 +383,7 @@ class Collector:
         self._others: dict[str, int] = {}
         self._waits = False  # for the end of who still takes, or died over, what others should
         self._spare, self._spare_at = -1, 0.0
+        self._meter = meter.Meter(spool)
 
     def run(self) -> None:
         """Collect until there has been nothing to collect for a while, or no spool any more."""
@@ -388,8 +395,12 @@ class Collector:
             wants_spare = bool(self._others) and self._spare < 0
             wait_s = look_again_s if busy else LINGER_S
             now = time.monotonic()
-            self.turn(max(0.0, min(wait_s, self._spare_at - now)) if wants_spare else wait_s)
+            waits = [wait_s, *([self._spare_at - now] if wants_spare else [])]
+            waits += [] if self._meter.due_at is None else [self._meter.due_at - now]
+            self.turn(max(0.0, min(waits)))
             now = time.monotonic()
+            with self._takings.tolerating():
+                self._meter.tick(now)
             if wants_spare and self._spare < 0 and now >= self._spare_at:
                 self._make_spare()
             if busy:
@@ -458,6 +469,8 @@ class Collector:
         nobody else's reach, so the lock on that says whether somebody is still at it.
         """
         attempt = self._spool.read(attempt_id)
+        if attempt is not None:
+            self._meter.follow(attempt, time.monotonic())
         collected = os.open(self._spool.collected(attempt_id), os.O_RDWR | os.O_NONBLOCK)
         if attempt is not None and attempt.engine != "process":
             self._takings.begin(attempt_id, collected)

@@ -1,7 +1,8 @@
 """The control group of a job without a container: whatever it starts stays in it.
 
 A process leaves its process group by `setsid`, its parent by a double fork and its environment by
-`env -i`, but its control group only as root. It limits nothing here; it is there to be killed.
+`env -i`, but its control group only as root. It limits nothing here; it is there to be killed, and
+in version 2 to have counted what the job takes, where the machine lets us have the controllers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from longshore.pool.runner import cgroups
 from longshore.pool.runner.machine import read_text
 
 KILL_PASSES = 100
+COUNTING = ("memory", "io")
 
 
 def hierarchies() -> list[str]:
@@ -27,9 +29,19 @@ def hierarchies() -> list[str]:
 
 def create(group: str) -> None:
     """Make a group, and the one of all our attempts above it; OSError when it cannot be."""
+    parent = os.path.dirname(group)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(os.path.dirname(group), 0o755)
+        os.mkdir(parent, 0o755)
+        count(parent)
     os.mkdir(group, 0o755)
+
+
+def count(parent: str) -> None:
+    """Have memory and disks counted for each group in one of version 2, as far as may be."""
+    for controller in read_text(f"{parent}/cgroup.controllers").split():
+        if controller in COUNTING:
+            with contextlib.suppress(OSError):  # then it is counted by processes
+                _write(f"{parent}/cgroup.subtree_control", f"+{controller}".encode())
 
 
 def is_version_2(group: str) -> bool:

@@ -31,6 +31,12 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if len(fields) > 19 else 0
 
 
+def parent(pid: int) -> int:
+    """Return the parent of a process, 0 when there is none."""
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
 def processes() -> list[int]:
     """Return the pids of all processes that there are."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]

@@ -22,7 +22,7 @@ import stat
 import time
 from typing import Any, Iterable, NamedTuple
 
-from longshore.pool.runner import images, machine
+from longshore.pool.runner import images, machine, usage
 from longshore.pool.runner.engine_faults import is_of_the_request, unexecuted
 from longshore.pool.runner.stores import Stores
 from longshore.pool.runner.wire import NAME
@@ -499,7 +499,10 @@ class Spool:
                 overrides=attempt.overrides,
             )
             why = unexecuted(ended.code, out_bytes, said, program)
+        # Of what never ran, the counters tell of its engine.
+        used = usage.told(self.path(attempt.attempt_id)) if ended.ran and not why else {}
         return {
+            **({"usage": used} if used else {}),
             "kind": "engine_failure" if why else ended.kind,
             "code": ended.code,
             "message": why or self._message(attempt.attempt_id, ended),

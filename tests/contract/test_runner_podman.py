@@ -321,6 +321,31 @@ def cpu_account(runner: Runner) -> tuple[float, int]:
     return used_ns / 1e9, values["nr_throttled"]
 
 
+GREEDY = """
+dd if=/dev/zero of=/dev/null bs=100M count=1
+dd if=/dev/zero of=/ten bs=1M count=10 conv=fsync
+i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done
+"""
+
+
+def test_what_a_container_really_took_is_told_with_its_exit(session: Attached) -> None:
+    usage = sh(session, A, GREEDY)["usage"]
+    assert isinstance(usage, dict)
+    assert 100 * MIB < usage["peak_memory_bytes"] < 250 * MIB
+    assert usage.get("mean_memory_bytes", 0) <= usage["peak_memory_bytes"]
+    assert 0.1 < usage["cpu_seconds"] < 30
+    if cgroups.unified():
+        assert 10 * MIB <= usage["written_bytes"] < 30 * MIB
+    else:
+        assert "written_bytes" not in usage, "version 1 would say 0"
+
+
+def test_what_never_ran_has_no_usage(session: Attached) -> None:
+    exit_ = session.run(A, "no-such-program", image=IMAGE)
+    assert exit_["kind"] == "engine_failure"
+    assert "usage" not in exit_
+
+
 def test_a_missing_image_is_the_engines_failure(session: Attached) -> None:
     exit_ = session.run(A, "true", image="localhost/longshore-no-such-image:latest")
     assert (exit_["kind"], exit_["code"]) == ("engine_failure", 125)

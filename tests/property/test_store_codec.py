@@ -40,7 +40,14 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources
-from longshore.pool.model import Launch, Payer, SecretKind, SecretUse
+from longshore.pool.model import (
+    MOST_BYTES,
+    AttemptUsage,
+    Launch,
+    Payer,
+    SecretKind,
+    SecretUse,
+)
 from tests.store_values import container, containers_of, url_in
 
 T = TypeVar("T")
@@ -131,6 +138,17 @@ containers = st.builds(
     cancel_requested=st.booleans(),
     cost_usd=prices,
 )
+measured = st.none() | st.integers(0, MOST_BYTES)
+usages = st.builds(
+    AttemptUsage,
+    peak_memory_bytes=measured,
+    mean_memory_bytes=measured,
+    cpu_seconds=maybe_times,
+    read_bytes=measured,
+    written_bytes=measured,
+    gpu_peak_memory_bytes=measured,
+    gpu_mean_utilization=st.none() | st.floats(0, 1),
+)
 attempts = st.builds(
     Attempt,
     id=st.just(""),
@@ -149,6 +167,7 @@ attempts = st.builds(
     stderr_bytes=amounts,
     log_complete=st.booleans(),
     resources=st.none() | resources,
+    usage=st.none() | usages,
 )
 instances = st.builds(
     InstanceRecord,

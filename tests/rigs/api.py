@@ -68,6 +68,7 @@ from longshore.pool.messages import (
 from longshore.pool.model import (
     AttemptExit,
     AttemptReport,
+    AttemptUsage,
     ExitKind,
     Launch,
     PoolSettings,
@@ -343,12 +344,17 @@ class ApiRig(MadeUpCloud):
         self._complete_log(attempt)
 
     async def finish(
-        self, container_id: str, exit_code: int = 0, *, promised: tuple[int, int] | None = None
+        self,
+        container_id: str,
+        exit_code: int = 0,
+        *,
+        promised: tuple[int, int] | None = None,
+        usage: AttemptUsage | None = None,
     ) -> None:
         """Let the running attempt end with an exit code.
 
         `promised` are the bytes of stdout and stderr when some are still on their way: push them,
-        or lose the instance.
+        or lose the instance. `usage` is what its instance measured, None for nothing.
         """
         attempt = self._last_attempt(container_id)
         stdout_bytes, stderr_bytes = promised or self._log_sizes(attempt)
@@ -357,6 +363,7 @@ class ApiRig(MadeUpCloud):
             code=exit_code,
             stdout_bytes=stdout_bytes,
             stderr_bytes=stderr_bytes,
+            usage=usage,
         )
         await self._end(attempt, exit_)
 

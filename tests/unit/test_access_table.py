@@ -195,6 +195,7 @@ ROWS = (
     Row(method="GET", path="/v1/whoami", whom="known"),
     Row(method="GET", path="/v1/cost"),
     Row(method="GET", path="/v1/audit", whom="admin"),
+    Row(method="GET", path="/v1/efficiency"),
     Row(method="GET", path="/v1/events"),
     Row(method="GET", path="/v1/health", whom="monitor"),
     Row(method="GET", path="/metrics", whom="monitor"),

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from longshore.dispatcher.api.schemas.containers import AttemptAnswer, ContainerAnswer, WaitAnswer
+from longshore.dispatcher.api.schemas.containers import (
+    AttemptAnswer,
+    ContainerAnswer,
+    UsageAnswer,
+    WaitAnswer,
+)
 from longshore.dispatcher.api.schemas.explain import LimitAnswer, WaitingAnswer
 from longshore.dispatcher.cli.commands.containers import ps_row, show_fields
 from longshore.dispatcher.cli.commands.explain import summary
 from longshore.dispatcher.cli.container_words import note
+from longshore.dispatcher.cli.usage_words import usage_fields
 from tests.answers import told
 
 WHY = "behind c-5, which is next in line: at quota: max_instances is 1 (position 2 of 4)"
@@ -60,6 +66,43 @@ def test_a_row_and_the_page_say_what_is_known_of_the_image() -> None:
     page = dict(show_fields(seen))
     assert (page["image digest"], page["warning"]) == ("sha256:1", "look out")
     assert page["entrypoint"] == "a 'b c'"
+
+
+def test_the_page_says_what_the_last_attempt_really_took() -> None:
+    usage = told(
+        UsageAnswer,
+        peak_memory_bytes=210 * 2**20,
+        cpu_seconds=45.0,
+        read_bytes=0,
+        written_bytes=10 * 2**20,
+    )
+    ran = {"started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:30Z"}
+    attempt = told(AttemptAnswer, number=1, usage=usage, **ran)
+    seen = told(ContainerAnswer, id="c-1", state="succeeded", attempts=(attempt,))
+    page = dict(show_fields(seen))
+    assert page["memory used"] == "210MiB at the peak"
+    assert page["cpu time"] == "45.00s (1.50 cpus on average)"
+    assert (page["read from disk"], page["written to disk"]) == ("0B", "10MiB")
+    assert (page["gpu memory used"], page["gpu utilization"]) == ("", "")
+    unmeasured = told(AttemptAnswer, number=1, **ran)
+    seen = told(ContainerAnswer, id="c-1", state="succeeded", attempts=(unmeasured,))
+    assert "memory used" not in dict(show_fields(seen))
+
+
+def test_a_gpu_and_a_long_time_are_told_in_words() -> None:
+    usage = told(
+        UsageAnswer,
+        peak_memory_bytes=3,
+        mean_memory_bytes=2,
+        cpu_seconds=3600.0,
+        gpu_peak_memory_bytes=2**30,
+        gpu_mean_utilization=0.254,
+    )
+    page = dict(usage_fields(told(AttemptAnswer, number=1, usage=usage)))
+    assert page["memory used"] == "3B at the peak, 2B on average"
+    assert page["cpu time"] == "1h00m"
+    assert (page["gpu memory used"], page["gpu utilization"]) == ("1GiB at the peak", "25%")
+    assert (page["read from disk"], page["written to disk"]) == ("", "")
 
 
 def test_the_limit_that_blocks_is_told_as_such() -> None:

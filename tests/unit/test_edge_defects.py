@@ -35,15 +35,12 @@ EDGES = (
 OTHERS = (
     *(
         f"dispatcher/{folder}/"
-        for folder in ("access", "cli", "config", "domain", "input", "server", "service")
+        for folder in (
+            *("access", "cli", "config", "cost", "domain", "input", "notifications", "server"),
+            "service",
+        )
     ),
     *("drivers/", "pool/open_bills.py", "pool/rate_limits.py"),
-OTHERS = tuple(
-    f"dispatcher/{folder}/"
-    for folder in (
-        *("access", "cli", "config", "cost", "domain", "input", "notifications", "server"),
-        "service",
-    )
 )
 
 PROBE = EdgeDefect(

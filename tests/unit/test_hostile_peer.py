@@ -74,6 +74,14 @@ def test_a_far_end_that_ignores_its_window_is_cut(stream: str) -> None:
         {"stdout_bytes": 2**63},
         {"stderr_bytes": -1},
         {"message": "x" * 5000},
+        {"usage": {"peak_memory_bytes": -1}},
+        {"usage": {"mean_memory_bytes": 2**60}},
+        {"usage": {"read_bytes": 1.5}},
+        {"usage": {"written_bytes": 2**63}},
+        {"usage": {"cpu_seconds": -0.1}},
+        {"usage": {"cpu_seconds": 1e300}},
+        {"usage": {"gpu_peak_memory_bytes": 10**400}},
+        {"usage": {"gpu_mean_utilization": 1.01}},
     ],
 )
 def test_exits_beyond_all_bounds_are_malformed(change: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ EMPTY_VALUES = {
     "/v1/leaks": ("limit",),
     "/v1/tokens": ("limit", "state"),
     "/v1/audit": ("limit", "since", "until"),
+    "/v1/efficiency": ("since",),
 }
 
 

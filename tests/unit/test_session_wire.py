@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind
+from longshore.pool.model import (
+    AttemptExit,
+    AttemptOrder,
+    AttemptReport,
+    AttemptUsage,
+    ExitKind,
+)
 from longshore.pool.remote.wire import (
     MAX_LINE_BYTES,
     Exited,
@@ -50,6 +57,19 @@ DECODED_EXIT = AttemptExit(
         (
             {"type": "exited", "attempt_id": "a", "container_id": "c", "exit": EXIT},
             Exited(attempt_id="a", container_id="c", exit=DECODED_EXIT),
+        ),
+        (
+            {
+                "type": "exited",
+                "attempt_id": "a",
+                "container_id": "c",
+                "exit": EXIT | {"usage": {"cpu_seconds": 2, "written_bytes": 0, "newer": 1}},
+            },
+            Exited(
+                attempt_id="a",
+                container_id="c",
+                exit=replace(DECODED_EXIT, usage=AttemptUsage(cpu_seconds=2.0, written_bytes=0)),
+            ),
         ),
         (
             {"type": "log", "attempt_id": "a", "stream": "stderr", "offset": 7, "data": "AP8="},

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import pytest
 from sqlalchemy import event
 
 from longshore.dispatcher.domain.containers import ContainerState, Dependency
+from longshore.dispatcher.domain.efficiency import EfficiencyFilter
 from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.domain.messages import RequestCancel, SaveAttempt, SaveInstance
 from longshore.dispatcher.domain.queries import ContainerFilter, JobFilter
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.store import Store
+from longshore.dispatcher.store.usage_reader import fetch_measured_runs
 from tests.store_values import (
     SPEC,
     attempt,
@@ -222,6 +225,11 @@ def ask_everything(reader: Reader) -> None:
     reader.dependency_status(
         [Dependency(of=of, each=True) for of in ("c-1", "j-1", "j-1/b", "j-3/b")]
     )
+    for runs in (
+        EfficiencyFilter(),
+        EfficiencyFilter(user="ann", projects=("a",), name="x", since=1.0),
+    ):
+        reader.ask(partial(fetch_measured_runs, which=runs))
     reader.recover()
     reader.container("c-1")
     reader.containers_of(["c-00000001", "c-00000002"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 from typing import assert_never
 
@@ -18,6 +19,7 @@ from longshore.dispatcher.api.schemas.containers import (
     RetriesAnswer,
     SecretMark,
     SecretUseAnswer,
+    UsageAnswer,
 )
 from longshore.dispatcher.domain.containers import (
     Attempt,
@@ -29,7 +31,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.drivers.interface import Resources
-from longshore.pool.model import SecretKind, SecretUse
+from longshore.pool.model import AttemptUsage, SecretKind, SecretUse
 
 NO_STANDING = WaitStatus()
 """How a container stands that does not wait."""
@@ -62,7 +64,7 @@ def container_answer(
         command=spec.command,
         env={**dict(spec.env), **{name: SecretMark() for name, _ in spec.sealed_env}},
         secrets=tuple(map(_secret_use, spec.secrets)),
-        cpus=_cpus(resources.cpu_millis),
+        cpus=cpus_answer(resources.cpu_millis),
         memory=resources.memory_bytes,
         disk=resources.disk_bytes,
         gpus=_gpus(spec),
@@ -139,7 +141,8 @@ def container_bytes(container: Container) -> int:
     return total + sum(_DEPENDENCY_BYTES + len(each.of) for each in spec.after)
 
 
-def _cpus(cpu_millis: int) -> float:
+def cpus_answer(cpu_millis: int) -> float:
+    """Return thousandths of a cpu as cpus, a whole number where it is one."""
     return cpu_millis // 1000 if cpu_millis % 1000 == 0 else cpu_millis / 1000
 
 
@@ -164,11 +167,10 @@ def _retries(spec: ContainerSpec) -> RetriesAnswer:
     )
 
 
-def _given(given: Resources | None) -> GivenAnswer | None:
-    if given is None:
-        return None
+def given_answer(given: Resources) -> GivenAnswer:
+    """Return what an attempt was given as it is answered."""
     return GivenAnswer(
-        cpus=_cpus(given.cpu_millis),
+        cpus=cpus_answer(given.cpu_millis),
         memory=given.memory_bytes,
         disk=given.disk_bytes,
         gpus=given.gpus,
@@ -181,6 +183,10 @@ def dependency_answer(dependency: Dependency, own: str = "") -> DependencyAnswer
     return DependencyAnswer(
         of=dependency.of.removeprefix(own), on=dependency.on.value, each=dependency.each
     )
+
+
+def _usage(used: AttemptUsage | None) -> UsageAnswer | None:
+    return None if used is None else UsageAnswer(**asdict(used))
 
 
 def _attempt(attempt: Attempt) -> AttemptAnswer:
@@ -199,10 +205,11 @@ def _attempt(attempt: Attempt) -> AttemptAnswer:
         stdout_bytes=attempt.stdout_bytes,
         stderr_bytes=attempt.stderr_bytes,
         log_complete=attempt.log_complete,
-        given=_given(attempt.resources),
+        given=None if attempt.resources is None else given_answer(attempt.resources),
         pulling_since=rfc3339(attempt.pulling_since),
         pulled_at=rfc3339(attempt.pulled_at),
         image_digest=attempt.image_digest or None,
         warning=attempt.warning or None,
+        usage=_usage(attempt.usage),
         revision=attempt.revision or msgspec.UNSET,
     )

@@ -93,6 +93,7 @@ _TAGS: Mapping[str, str] = {
     "whoami": "Who one is to the server.",
     "cost": "What was spent, by whom, for what and when.",
     "audit": "Who was to change what, for admins.",
+    "efficiency": "What work asks for against what it really takes.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",
     "metrics": "Numbers for Prometheus.",

@@ -382,6 +382,23 @@ class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, int]
 
 
+class UsageAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt really took, as its instance measured it; null for what it could not.
+
+    Sizes are in bytes. `cpu_seconds` are those of all processors together. `read_bytes` and
+    `written_bytes` are from and to disks. `gpu_mean_utilization` goes from 0 to 1. What an attempt
+    costs does not depend on any of it.
+    """
+
+    peak_memory_bytes: int | None
+    mean_memory_bytes: int | None
+    cpu_seconds: float | None
+    read_bytes: int | None
+    written_bytes: int | None
+    gpu_peak_memory_bytes: int | None
+    gpu_mean_utilization: float | None
+
+
 class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One try on one instance; `outcome` is null until it is known.
 
@@ -390,7 +407,8 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     or how often its elastic job had begun anew. Its image was being fetched from `pulling_since`
     until `pulled_at`, null for both where it was there; that is outside the time limit.
     `image_digest` is that of the image that ran (where the engine knows no digest, the image's id),
-    `warning` a sentence about how the image takes what was asked for; null for none.
+    `warning` a sentence about how the image takes what was asked for; null for none. `usage` is
+    null until it has ended, and where nothing was measured.
     """
 
     id: str
@@ -412,6 +430,7 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     pulled_at: str | None
     image_digest: str | None
     warning: str | None
+    usage: UsageAnswer | None
     revision: int | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -23,6 +23,7 @@ from longshore.dispatcher.cli.ids import container_path, is_job, job_path, path_
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.job_render import print_job
 from longshore.dispatcher.cli.render.job_runs import print_runs
+from longshore.dispatcher.cli.usage_words import usage_fields
 
 PS_LIMIT = 500
 PS_LIMIT_MAX = 1_000_000
@@ -211,6 +212,7 @@ def show_fields(seen: ContainerAnswer) -> list[tuple[str, str]]:
         ("ran for", output.duration(container_words.ran_for_s(seen))),
         ("instance", (placed and seen.instance) or ""),
         ("instance type", (placed and seen.instance_type) or ""),
+        *usage_fields(last),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
         (
             "cost of tree",

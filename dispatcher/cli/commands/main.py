@@ -24,6 +24,7 @@ COMMANDS = {
     "ps": "longshore.dispatcher.cli.commands.containers:ps",
     "jobs": "longshore.dispatcher.cli.commands.jobs:jobs",
     "show": "longshore.dispatcher.cli.commands.containers:show",
+    "efficiency": "longshore.dispatcher.cli.commands.efficiency:efficiency",
     "explain": "longshore.dispatcher.cli.commands.explain:explain",
     "logs": "longshore.dispatcher.cli.commands.logs:logs",
     "wait": "longshore.dispatcher.cli.commands.lifecycle:wait",
