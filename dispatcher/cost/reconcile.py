@@ -14,10 +14,11 @@ and the ledger's time t and cost L:
 - price: `C - L·T/t`, what the other price costs for the bill's time;
 - discount: `B - C`, and rows of the bill that are discounts of one of our instances.
 
-The three are `B - L` exactly, as they are fractions. A bill without times says nothing of time,
-and one without list prices nothing of discounts. The rest is what one side alone has: lines that
-the ledger does not model (storage, transfer, tax ...), instances that only the bill has, and
-hours that only the ledger has. All six add up to the bill less the ledger.
+`L·T/t` is rounded to a grain, or the fractions of a month would grow to thousands of digits. The
+three are `B - L` exactly all the same, as one has what another lacks. A bill without times says
+nothing of time, and one without list prices nothing of discounts. The rest is what one side alone
+has: lines that the ledger does not model (storage, transfer, tax ...), instances that only the bill
+has, and hours that only the ledger has. All six add up to the bill less the ledger.
 
 **Whose.** An account may hold much that is not ours. With the name of a cluster only rows count
 that carry its tag, or are about an instance in the ledger; what the others cost is told apart.
@@ -319,7 +320,8 @@ def _window(
 ) -> Window:
     """Return the comparison of a window, in which at least one side has the instance."""
     ms = sum(each.ms for each in booked)
-    ours = exact_usd(sum(each.grains for each in booked))
+    grains = sum(each.grains for each in booked)
+    ours = exact_usd(grains)
     if billed is None:
         return _of_parts(instance_id, (first, end), _NOTHING, ms, {Part.ONLY_IN_LEDGER: -ours})
     theirs = Fraction(billed.cost)
@@ -328,22 +330,17 @@ def _window(
         parts = {Part.ONLY_IN_BILL: theirs}
     else:
         listed = Fraction(billed.list_cost)
-        at_our_price = _at_our_price(billed_ms, ms, ours, listed)
+        at_our_price = listed
+        if billed_ms is None:
+            at_our_price = ours
+        elif ms:
+            at_our_price = exact_usd(round(grains * billed_ms / ms))
         parts = {
             Part.TIME: at_our_price - ours,
             Part.PRICE: listed - at_our_price,
             Part.DISCOUNT: theirs - listed,
         }
     return _of_parts(instance_id, (first, end), billed_ms, ms, parts)
-
-
-def _at_our_price(
-    billed_ms: Fraction | None, ms: int, ours: Fraction, listed: Fraction
-) -> Fraction:
-    """Return what the bill's time costs at the ledger's price."""
-    if billed_ms is None:
-        return ours
-    return ours * billed_ms / ms if ms else listed
 
 
 def _of_parts(

@@ -246,6 +246,14 @@ def test_any_bill_is_split_without_a_remainder() -> None:
         )
 
 
+def test_a_split_stays_short_however_many_hours_it_is_of() -> None:
+    """Each hour divides by another time: without rounding, their sum has thousands of digits."""
+    lines = [replace(WORK, hour=each, quantity_ms=each + 7) for each in MONTH]
+    rows = [billed(first_hour=each, end_hour=each + 1) for each in MONTH]
+    found = compared(lines, rows)
+    assert max(each.denominator for each in found.parts.values()) < 10**25
+
+
 def test_what_nobody_knew_the_price_of_is_a_difference_of_price() -> None:
     unknown = replace(WORK, price=Price(nusd_per_hour=0, source=PriceSource.NONE))
     found = compared([unknown], [billed(usage_s=Decimal(3600))])
