@@ -9,6 +9,7 @@ from tests.edges.defect import EdgeDefect
 from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
 from tests.edges.defects_client import CLIENT
+from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
@@ -18,7 +19,8 @@ from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
 from tests.edges.defects_store import STORE
 
 DEFECTS: Final = (
-    *(*ACCESS, *API, *CLIENT, *INSIDE, *LOGS, *REMOTE, *RUNNER, *SECRETS, *SINGLE_SIGN_ON, *STORE),
+    *(*ACCESS, *API, *CLIENT, *COST_FILES, *INSIDE, *LOGS, *REMOTE, *RUNNER, *SECRETS),
+    *(*SINGLE_SIGN_ON, *STORE),
 )
 
 

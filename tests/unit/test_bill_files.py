@@ -314,6 +314,9 @@ def test_another_currency_is_told_once_and_nothing_is_converted(tmp_path: Path) 
     assert [place for place, _ in found] == ["row 2", "row 4", "row 5"]
     assert 'the bill is in "EUR", and the ledger in USD' in found[0][1]
     assert "something else" in found[2][1]
+    reading = read_bill(file)
+    with pytest.raises(BillFileError):
+        next(reading)  # not even the second row, which is no new problem
     euros = written(tmp_path / "e.csv", rows[:1])
     assert [each.currency for each in read_bill(euros, "EUR")] == ["EUR"]
 
@@ -372,7 +375,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", list(FILES))
-def test_a_file_that_is_none_is_refused_with_a_remedy(name: str, tmp_path: Path) -> None:
+def test_what_is_no_bill_is_refused(name: str, tmp_path: Path) -> None:
     make, sentence = FILES[name]
     make(tmp_path / "bill")
     [(_, what)] = problems_of(tmp_path / "bill")

@@ -248,7 +248,9 @@ def test_any_bill_is_split_without_a_remainder() -> None:
 
 def test_a_split_stays_short_however_many_hours_it_is_of() -> None:
     """Each hour divides by another time: without rounding, their sum has thousands of digits."""
+    dear = Price(nusd_per_hour=7, source=PriceSource.HISTORY)
     lines = [replace(WORK, hour=each, quantity_ms=each + 7) for each in MONTH]
+    lines += [replace(WORK, hour=each, quantity_ms=each, price=dear) for each in MONTH]
     rows = [billed(first_hour=each, end_hour=each + 1) for each in MONTH]
     found = compared(lines, rows)
     assert max(each.denominator for each in found.parts.values()) < 10**25

@@ -34,7 +34,7 @@ EDGES = (
 # What is at an edge, or decides what an edge does, is tried here too, without so many.
 OTHERS = tuple(
     f"dispatcher/{folder}/"
-    for folder in ("access", "cli", "config", "domain", "input", "server", "service")
+    for folder in ("access", "cli", "config", "cost", "domain", "input", "server", "service")
 )
 
 PROBE = EdgeDefect(
