@@ -47,6 +47,10 @@ class BillingRule:
     free_if_reclaimed_within_s: int = 0
 
 
+AS_USED = BillingRule()
+"""What is assumed of a cloud that does not tell how it bills: by the second, while it runs."""
+
+
 class EndedBy(Enum):
     """Who ended an instance, as far as the cloud tells."""
 

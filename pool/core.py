@@ -452,6 +452,7 @@ class PoolCore:
                 worker_id=worker.id,
                 state=worker.state.value,
                 reason=gone,
+                seen_at=_seen_at(worker),
             )
         )
 
@@ -490,8 +491,7 @@ class PoolCore:
                 attempt_id=attempt.id,
                 kind=EndKind.INSTANCE_GONE,
                 cause=why,
-                # Of one from before a restart it is not known any more.
-                seen_at=max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at,
+                seen_at=_seen_at(worker),
                 interrupted=bool(worker.health.interruption),
             )
             self.notices.append(lost)
@@ -523,6 +523,11 @@ class PoolCore:
         """Forget a launch: it needs no journal any more."""
         del self.launches[token]
         self.notices.append(LaunchEnded(token=token))
+
+
+def _seen_at(worker: Worker) -> float:
+    """Return when a worker was heard of last; of one from before a restart it is not known."""
+    return max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at
 
 
 # ---- the invariants of the pool's state, which tests look at after every event -------------------

@@ -236,10 +236,15 @@ class ProbeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payer:
-    """Whose limits of spending a new instance counts against; None where there is no limit."""
+    """For whom an instance is bought; whose limits of spending it counts against follows of that.
+
+    `project` and `user` are None where it is nobody in particular.
+    """
 
     project: str | None = None
     user: str | None = None
+    #: The job's name, or the container's that is of none; "" for nobody's.
+    job_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

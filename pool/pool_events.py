@@ -38,11 +38,15 @@ class WorkerChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerGone:
-    """The cloud no longer lists a worker; it is forgotten. `state` is what it was until then."""
+    """The cloud no longer lists a worker; it is forgotten. `state` is what it was until then.
+
+    `seen_at` is when it was heard of last, by a session or a listing, in seconds since the epoch.
+    """
 
     worker_id: str
     state: str
     reason: str
+    seen_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

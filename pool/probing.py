@@ -105,6 +105,7 @@ def on_succeeded(core: PoolCore, event: ProbeSucceeded, now: float) -> None:
     worker.link.probe_op = 0
     worker.link.probe_failures = 0
     worker.link.session_up = True
+    core.touch(worker.id)
     absence.end(core, worker, "it answers, though a listing lacks it")
     worker.link.shown = True
     worker.health.advised(event.report.advice)
@@ -280,6 +281,7 @@ def on_session_lost(core: PoolCore, event: SessionLost, now: float) -> None:
         shutdown.wait_no_longer(core, worker, now)
         return
     worker.link.session_up = False
+    core.touch(worker.id)
     worker.invalidate_probe()
     worker.link.last_contact = min(event.last_contact, now)
     worker.health.failed(f"session: {event.reason}")

@@ -354,6 +354,7 @@ def _end(core: PoolCore, worker: Worker, now: float) -> None:
     """Drop the session of a worker and destroy its instance."""
     worker.link.session_up = False
     worker.shutdown.destroyed_at = now
+    core.touch(worker.id)
     core.timers.clear(TimerKind.DISMISSAL, worker.id)
     core.commands.append(CloseSession(worker_id=worker.id))
     destroy(core, worker, now)

@@ -1,4 +1,4 @@
-"""A real file system of 1 MiB, for what happens when a disk is full."""
+"""A real file system of 2 MiB, for what happens when a disk is full."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tests.conftest import not_tested
 
-SIZE = "1m"
+SIZE = "2m"
 
 
 @contextmanager
 def small_disk(directory: Path, *, inodes: int = 0) -> Iterator[Path]:
-    """Mount 1 MiB on a new `directory`; without the right to, fail in CI, else skip loudly.
+    """Mount 2 MiB on a new `directory`; without the right to, fail in CI, else skip loudly.
 
     `inodes` is how many it has, 0 for as many as it likes.
     """

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.state.memory_limit import QueuedMemory
 
-_WORDS = (type(None), int, float, str, bytes, Decimal, Enum, type, BaseException)
+_WORDS = (type(None), int, float, str, bytes, Decimal, Fraction, Enum, type, BaseException)
 
 
 def digest_of(engine: Engine) -> str:

@@ -15,6 +15,7 @@ from longshore.dispatcher.api.render.problems import problems_middleware
 from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
 from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
+from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
 from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
@@ -44,6 +45,7 @@ class _Parts:
     server: ServerRoutes
     tokens: TokenRoutes
     audit: AuditRoutes
+    cost: CostRoutes
 
 
 def make_app(
@@ -92,6 +94,7 @@ def make_app(
         ),
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
+        cost=CostRoutes(services.costs),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -161,5 +164,6 @@ def _routes(parts: _Parts) -> list[Route]:
         *secret_routes(parts.secrets),
         *server_routes(parts.server),
         *token_routes(parts.tokens),
+        *cost_routes(parts.cost),
         *audit_routes(parts.audit),
     ]

@@ -232,6 +232,7 @@ class Client:
     set_secret = _asks(calls.set_secret)
     remove_secret = _asks(calls.remove_secret)
     rotate_secret_keys = _asks(calls.rotate_secret_keys)
+    cost = _lists(calls.cost)
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)
 

@@ -28,6 +28,7 @@ from longshore.dispatcher.api.schemas.containers import (
     SecretAnswer,
     SecretList,
 )
+from longshore.dispatcher.api.schemas.cost import CostAnswer
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.schemas.instances import (
@@ -178,6 +179,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "token": Endpoint(method="GET", path="/v1/tokens/{id}"),
     "revoke_token": Endpoint(method="POST", path="/v1/tokens/{id}/revoke", repeatable=_ONCE),
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
+    "cost": Endpoint(method="GET", path="/v1/cost"),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
@@ -587,6 +589,41 @@ def audit(
     `token` is the id of one, `since` and `until` are times in RFC 3339.
     """
     return _listing("audit", AuditList, user=user, token=token, since=since, until=until)
+
+
+def cost(
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    tz: str | None = None,
+    by: Sequence[str] = (),
+    step: str | None = None,
+    idle: str | None = None,
+    user: str | None = None,
+    project: str | None = None,
+    job: str | None = None,
+    instance_type: str | None = None,
+) -> PagedListing[CostAnswer]:
+    """Yield what was spent, page by page; each page has the total of all of them.
+
+    `since` and `until` are days or months of the time zone `tz` (None: UTC), or times in RFC 3339;
+    None is the beginning of this month, and now. `by` are the dimensions by which rows are told
+    apart, `step` is `hour`, `day`, `month` or `whole`, `idle` is `separate` or `share`. The others
+    are filters, None for none.
+    """
+    filters: dict[str, Filter] = {
+        "from": since,
+        "to": until,
+        "tz": tz,
+        "by": ",".join(by) or None,
+        "step": step,
+        "idle": idle,
+        "user": user,
+        "project": project,
+        "job": job,
+        "type": instance_type,
+    }
+    return _listing("cost", CostAnswer, (), **filters)
 
 
 def whoami() -> TypedCall[CallerAnswer]:

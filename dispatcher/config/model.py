@@ -256,6 +256,15 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     entries: Annotated[int, msgspec.Meta(ge=1000, le=100_000_000)] = 1_000_000
 
 
+class CostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How cost is told: the ledger has it in any case."""
+
+    #: The keys of labels by which cost is told apart, from now on.
+    labels: Annotated[tuple[Text, ...], msgspec.Meta(max_length=20)] = ()
+    #: What prices are in, as an ISO 4217 code; nothing is converted.
+    currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration.
 
@@ -281,6 +290,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     auth: AuthConfig = AuthConfig()
     tls: TlsConfig = TlsConfig()
     audit: AuditConfig = AuditConfig()
+    cost: CostConfig = CostConfig()
     #: By name, which refusals tell.
     policies: Annotated[dict[str, PolicyConfig], msgspec.Meta(max_length=100)] = {}
     #: Names in the entry-point group `longshore.policies`.

@@ -9,6 +9,7 @@ from enum import Enum
 from longshore.dispatcher.domain.audit import AuditEntry
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.ledger import BookedHour, InstanceBill, Interval
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
 from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
@@ -160,6 +161,31 @@ class SaveInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveInterval:
+    """Insert an interval of the ledger, or replace it by the same with its end or outcome.
+
+    `late` says that it has ended before, so that its last hour may be booked already.
+    """
+
+    interval: Interval
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveBill:
+    """Insert or replace what an instance's bill is reckoned by."""
+
+    bill: InstanceBill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveBookedHour:
+    """Replace the rollup of one hour; what was noted of it meanwhile stays noted."""
+
+    booked: BookedHour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertToken:
     """Insert a new token, unless the key of its request made one before."""
 
@@ -226,6 +252,9 @@ Change = (
     | SaveLaunch
     | DeleteLaunch
     | SaveInstance
+    | SaveInterval
+    | SaveBill
+    | SaveBookedHour
     | InsertToken
     | SaveToken
     | NoteTokenUse

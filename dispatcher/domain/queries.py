@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
     InstanceRecord,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
+from longshore.dispatcher.domain.ledger import Group, InstanceBill, Interval, PriceRow, Total
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.pool.model import Launch
 
@@ -109,6 +110,35 @@ class KeptSecrets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerFacts:
+    """What the ledger knows of a span of time, and a little around it."""
+
+    #: Of all instances that may have been billed in it.
+    bills: Sequence[InstanceBill]
+    intervals: Sequence[Interval]
+    prices: Sequence[PriceRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSums:
+    """What is booked in some spans of hours, and the facts of what is not, from one moment."""
+
+    #: For each span that was asked for.
+    totals: Sequence[Mapping[Group, Total]]
+    #: The hour up to which all is booked, 0 where nothing is.
+    booked_until: int
+    #: About the time from then on, as far as it was asked for.
+    facts: LedgerFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDue:
+    """Which hours are to be booked, in order, with how often each was marked; 0 for never."""
+
+    hours: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     """What the store knew when the process started."""
 
@@ -128,3 +158,6 @@ class Recovered:
     launches: Sequence[Launch] = ()
     #: Those that were not gone.
     instances: Sequence[InstanceRecord] = ()
+    #: Of the ledger what is not settled, and goes on.
+    bills: Sequence[InstanceBill] = ()
+    intervals: Sequence[Interval] = ()

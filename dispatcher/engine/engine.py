@@ -65,12 +65,14 @@ from longshore.dispatcher.scheduler.system.controller import SystemScheduler
 from longshore.dispatcher.state import containers as table_check
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.state.containers import ContainerTable, logs_in_words
+from longshore.dispatcher.state.cost_recorder import CostRecorder
 from longshore.dispatcher.state.dependencies import Workflow
 from longshore.dispatcher.state.instance_records import record_of
 from longshore.dispatcher.state.queue import ClassKey, Queue
 from longshore.dispatcher.state.restarts import is_lasting
 from longshore.dispatcher.state.spend_limits import SpendLimits
 from longshore.dispatcher.state.stray_news import stray_found, stray_gone
+from longshore.drivers.billing import AS_USED, BillingRule
 from longshore.drivers.interface import InstanceType
 from longshore.pool import attempts, core, probing, reactor
 from longshore.pool.core import PoolCore
@@ -137,11 +139,13 @@ class Engine:
         store_since: float = -math.inf,
         store_accepted: bool = False,
         secrets: KnownSecrets = NO_SECRETS_KNOWN,
+        billing_rule: BillingRule = AS_USED,
     ) -> None:
         """Make the engine of a cluster from what a store knew, and which `secrets` can be had.
 
         `store` is its id, which it has had since `store_since`, in seconds since the epoch;
         `store_accepted` says that an operator has just put it in the place of another.
+        `billing_rule` is how the cloud bills.
         """
         self._store_since = store_since
         self.settings, self.types, self.new_container = settings, dict(types), new_container
@@ -185,6 +189,9 @@ class Engine:
         self.concurrency = self.scheduling.concurrency
         self.workflow = Workflow(self.table)
         self.users = UserRequests(port, self.table, self.workflow, self.workloads)
+        self.costs = CostRecorder(
+            pool=self.pool, table=self.table, placement=settings.placement, rule=billing_rule
+        )
         self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True
@@ -199,6 +206,7 @@ class Engine:
             workflow=self.workflow,
             scheduling=self.scheduling,
         )
+        self.costs.restore(recovered.bills, recovered.intervals)
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""
@@ -350,6 +358,7 @@ class Engine:
         table_check.check(self.table)
         self.scheduling.check()
         self._elastic.check()
+        self.costs.check()
 
     def _plan_when_due(self, now: float) -> None:
         next_pass = self.scheduling.next_pass(wanted=self._dirty)
@@ -385,7 +394,7 @@ class Engine:
         self.scheduling.history.published(self.table.published, now)
         then: list[Following] = [*self.pool.commands, *self.table.published]
         then += [*self._instance_news, *self._confirms]
-        changes = tuple(self.table.changes)
+        changes = (*self.table.changes, *self.costs.record(now))
         self.pool.commands.clear()
         self.table.published.clear()
         self.table.changes.clear()
@@ -410,7 +419,7 @@ class Engine:
             case WorkerChanged():
                 self._record_worker(notice, now)
             case WorkerGone():
-                self._forget_instance(notice.worker_id, notice.reason, now)
+                self._forget_instance(notice, now)
             case AttemptRunning():
                 self._on_running(notice.attempt_id, now)
             case AttemptImageKnown():
@@ -502,7 +511,9 @@ class Engine:
                 )
             )
 
-    def _forget_instance(self, instance_id: str, reason: str, now: float) -> None:
+    def _forget_instance(self, notice: WorkerGone, now: float) -> None:
+        instance_id, reason = notice.worker_id, notice.reason
+        self.table.changes += self.costs.gone(instance_id, seen_at=notice.seen_at, now=now)
         self.scheduling.place_lost(instance_id, reason, now)
         left = self.table.unreleased.written_on(instance_id)
         self.table.unreleased.drop_instance(instance_id)

@@ -24,6 +24,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from functools import cache, partial
 from itertools import chain, compress
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, NoneType
@@ -266,7 +267,7 @@ def _is_value(kind: type) -> bool:
         return kind.__struct_config__.frozen
     return issubclass(
         kind,
-        (NoneType, int, float, str, bytes, Decimal, Enum, frozenset, type, BaseException),
+        (NoneType, int, float, str, bytes, Decimal, Fraction, Enum, frozenset, type, BaseException),
     )
 
 

@@ -206,6 +206,7 @@ class Server:
             engine=config.engine.name,
             limits=config.limits,
             policies=policies_of(config),
+            cost=config.cost,
             watched=entry.watched(),
         )
         periodic = self._periodic(runtime, services, metrics)
@@ -249,6 +250,7 @@ class Server:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
         self._begin(stack, periodic.run(), name="periodic jobs")
         self._begin(stack, services.health.watch(), name="health")
+        self._begin(stack, services.costs.book_for_ever(), name="ledger")
         self._begin(stack, services.secrets.follow_key_file(), name="key file")
         log.info(
             "serving",

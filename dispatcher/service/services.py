@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from longshore.dispatcher.config.model import EngineName, LimitsConfig
+from longshore.dispatcher.config.model import CostConfig, EngineName, LimitsConfig
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.engine.view import EngineView
@@ -15,6 +15,7 @@ from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
@@ -25,6 +26,8 @@ from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import Vault
 from longshore.drivers.interface import InstanceType
+
+DEFAULT_COST = CostConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class Services:
     tokens: TokenService
     audit: AuditService
     secrets: SecretService
+    costs: CostService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -60,6 +64,7 @@ def make_services(
     engine: EngineName,
     limits: LimitsConfig,
     policies: Policies = NO_POLICIES,
+    cost: CostConfig = DEFAULT_COST,
     leftovers: Leftovers = no_leftovers,
     watched: Sequence[Watched] = (),
 ) -> Services:
@@ -68,7 +73,8 @@ def make_services(
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
     `engine` is what instances are to run containers with, and `limits` bound what may wait.
-    `vault` has the secrets, and the store; `watched` is what else may go wrong.
+    `vault` has the secrets, and the store; `watched` is what else may go wrong, `cost` how cost is
+    told.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
@@ -107,6 +113,7 @@ def make_services(
         events=broker,
         health=health,
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
+        costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()

@@ -160,6 +160,8 @@ class ContainerTable:
         #: For each container that could run and is not known to, since when.
         self.waiting_since: dict[str, float] = {}
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
+        #: How attempts have ended in this event, by id; who writes that down empties it.
+        self.ended_as: dict[str, AttemptOutcome] = {}
         self.outcomes: dict[str, int] = {outcome.value: 0 for outcome in AttemptOutcome}
         self._types = types
         self._settings = settings
@@ -456,6 +458,7 @@ class ContainerTable:
         attempt = closed.attempt
         if attempt.outcome is not None:
             self.outcomes[attempt.outcome.value] += 1
+            self.ended_as[attempt.id] = attempt.outcome
         self.containers[container.id] = closed.container
         self.changes.append(SaveAttempt(attempt=attempt))
         if end.exit is not None:

@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
     Placement,
     SchedulerSettings,
 )
+from longshore.dispatcher.domain.jobs import Job
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.cost import cost_usd
 from longshore.pool.model import Payer
@@ -109,7 +110,7 @@ class SpendLimits:
         """Return whose limits a container counts against: only of those that have one."""
         if not any(self._by_name.values()):
             return ()
-        return self.account_for(Payer(project=container.project, user=container.user))
+        return self.account_for(payer_of(container))
 
     def account_for(self, payer: Payer) -> SpendSubjects:
         """Return the account of a payer, without those who have no limit (any more)."""
@@ -118,7 +119,21 @@ class SpendLimits:
         return tuple(subject for subject in subjects if self.of(subject) is not None)
 
 
-def payer_of(account: SpendSubjects) -> Payer:
-    """Return an account as it is journalled; `SpendLimits.account_for` reads it."""
-    names = dict(account)
-    return Payer(project=names.get("project"), user=names.get("user"))
+def payer_of(container: Container | None, job: Job | None = None) -> Payer:
+    """Return for whom what is bought for a container is; None for nobody in particular.
+
+    `job` is that of the container, None for one of its own. Whose limits it counts against,
+    `SpendLimits.account_for` finds.
+    """
+    if job is not None:
+        return payer_of_job(job)
+    if container is None:
+        return Payer()
+    return Payer(project=container.project, user=container.user, job_name=container.spec.name)
+
+
+def payer_of_job(job: Job | None) -> Payer:
+    """Return for whom what is bought for a job is; None for nobody in particular."""
+    if job is None:
+        return Payer()
+    return Payer(project=job.project, user=job.user, job_name=job.name)

@@ -20,15 +20,18 @@ from longshore.dispatcher.domain.messages import (
     RequestPriority,
     SaveAttempt,
     SaveAudit,
+    SaveBill,
+    SaveBookedHour,
     SaveContainer,
     SaveInstance,
+    SaveInterval,
     SaveJob,
     SaveLaunch,
     SaveSecrets,
     SaveSpec,
     SaveToken,
 )
-from longshore.dispatcher.store import access_records, codec, sqlite, tables
+from longshore.dispatcher.store import access_records, codec, ledger_records, sqlite, tables
 from longshore.dispatcher.store.errors import NoSuchContainer
 from longshore.dispatcher.store.idempotency import claim_key
 from longshore.dispatcher.store.job_changes import (
@@ -70,7 +73,15 @@ _DELETE_SECRET = delete(tables.secrets).where(
 _DELETE_LAUNCH = delete(tables.launches).where(tables.launches.c.token == bindparam("token"))
 
 _Saving = (
-    AddContainer | SaveContainer | SaveSpec | SaveAttempt | SaveJob | SaveLaunch | SaveInstance
+    AddContainer
+    | SaveContainer
+    | SaveSpec
+    | SaveAttempt
+    | SaveJob
+    | SaveLaunch
+    | SaveInstance
+    | SaveInterval
+    | SaveBill
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
 _Single = (
@@ -81,6 +92,7 @@ _Single = (
     | JobChange
     | SaveSecrets
     | RemoveSecret
+    | SaveBookedHour
     | _OfAccess
 )
 
@@ -125,6 +137,8 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         case RemoveSecret():
             named = {"of_project": change.project, "called": change.name}
             connection.execute(_DELETE_SECRET, named)
+        case SaveBookedHour():
+            ledger_records.save_booked_hour(connection, change.booked)
         case _:
             assert_never(change)
 
@@ -197,6 +211,11 @@ def _save(connection: Connection, batch: Sequence[_Saving]) -> None:
         case SaveInstance():
             rows = [codec.instance_values(c.instance) for c in batch if isinstance(c, SaveInstance)]
             connection.execute(_SAVE_INSTANCE, rows)
+        case SaveInterval():
+            kept = [c for c in batch if isinstance(c, SaveInterval)]
+            ledger_records.save_intervals(connection, kept)
+        case SaveBill():
+            ledger_records.save_bills(connection, [c for c in batch if isinstance(c, SaveBill)])
         case other:
             assert_never(other)
 

@@ -209,6 +209,7 @@ def launch_values(launch: Launch) -> Values:
         "created_at": launch.created_at,
         "payer_project": launch.payer.project,
         "payer_user": launch.payer.user,
+        "payer_job_name": launch.payer.job_name,
     }
 
 
@@ -219,7 +220,7 @@ def launch_from_row(row: Row[Any]) -> Launch:
         type_name=row.type_name,
         secret=row.secret,
         created_at=row.created_at,
-        payer=Payer(project=row.payer_project, user=row.payer_user),
+        payer=Payer(project=row.payer_project, user=row.payer_user, job_name=row.payer_job_name),
     )
 
 

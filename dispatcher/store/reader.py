@@ -29,11 +29,21 @@ from longshore.dispatcher.domain.queries import (
     JobFilter,
     JobPage,
     KeptSecrets,
+    LedgerDue,
+    LedgerFacts,
+    LedgerSums,
     Page,
     Recovered,
 )
 from longshore.dispatcher.domain.tokens import Token
-from longshore.dispatcher.store import access_records, codec, idempotency, job_reader
+from longshore.dispatcher.store import (
+    access_records,
+    codec,
+    idempotency,
+    job_reader,
+    ledger_groups,
+    ledger_records,
+)
 from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
 from longshore.dispatcher.store.filters import container_queries, job_queries
@@ -158,6 +168,7 @@ class Reader:
                 select(instances).where(_IS_THERE).order_by(instances.c.id)
             ).all()
             ended = connection.execute(_with_logs_on_the_way()).all()
+            bills, intervals = ledger_records.fetch_open(connection)
         return Recovered(
             containers=tuple(unfinished),
             past=tuple(past),
@@ -166,6 +177,8 @@ class Reader:
             unreleased=tuple(codec.attempt_from_row(row) for row in ended),
             launches=tuple(codec.launch_from_row(row) for row in pending),
             instances=tuple(codec.instance_from_row(row) for row in present),
+            bills=tuple(bills),
+            intervals=tuple(intervals),
         )
 
     def tokens(self) -> list[Token]:
@@ -204,6 +217,26 @@ class Reader:
             keys = connection.execute(select(secret_data_keys).order_by(secret_data_keys.c.id))
             data_keys = tuple(codec.data_key_from_row(row) for row in keys)
         return KeptSecrets(secrets=found, data_keys=data_keys)
+
+    def ledger_due(self, *, before_hour: int, at_most: int) -> LedgerDue:
+        """Return which hours are to be booked; see `Store.ledger_due`."""
+        with self._snapshot() as connection:
+            return ledger_groups.fetch_due(connection, before_hour=before_hour, at_most=at_most)
+
+    def ledger_facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
+        """Return what the ledger knows of some hours; see `Store.ledger_facts`."""
+        with self._snapshot() as connection:
+            return ledger_records.fetch_facts(connection, from_hour, until_hour)
+
+    def ledger_sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
+        """Return what is booked in spans of hours; see `Store.ledger_sums`."""
+        with self._snapshot() as connection:
+            booked_until = ledger_groups.fetch_booked_until(connection)
+            until_hour = max((until for _, until in spans), default=0)
+            first = max(booked_until, min((start for start, _ in spans), default=0))
+            facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
+            totals = tuple(ledger_groups.fetch_totals(connection, spans))
+        return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)
 
     def last_sequence(self) -> int:
         """Return the highest sequence number of any container, 0 for none."""

@@ -229,6 +229,19 @@ def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Ins
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
+def insert_new(table: Table) -> dialect.Insert:
+    """Return an insert into `table` that leaves a row with the same key as it is."""
+    return dialect.insert(table).on_conflict_do_nothing()
+
+
+def count_up(table: Table, counter: str) -> dialect.Insert:
+    """Return an insert into `table` that adds to `counter` where there is such a row already."""
+    statement = dialect.insert(table)
+    keys = [column.name for column in table.primary_key]
+    more = table.c[counter] + statement.excluded[counter]
+    return statement.on_conflict_do_update(index_elements=keys, set_={counter: more})
+
+
 def delete_some(table: Table, condition: ColumnElement[bool]) -> Delete:
     """Return a delete of rows of `condition`, of `at_once` (a parameter) at most; which is open."""
     row = literal_column("rowid", Integer)

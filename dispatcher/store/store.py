@@ -32,6 +32,9 @@ from longshore.dispatcher.domain.queries import (
     JobFilter,
     JobPage,
     KeptSecrets,
+    LedgerDue,
+    LedgerFacts,
+    LedgerSums,
     Page,
     Recovered,
 )
@@ -375,6 +378,25 @@ class Store:
     def secrets(self) -> KeptSecrets:
         """Return all secrets, encrypted, and all of their data keys; raises `StoreBusy`."""
         return self._reader.secrets()
+
+    def ledger_due(self, *, before_hour: int, at_most: int) -> LedgerDue:
+        """Return which hours of the ledger are to be booked, in order; raises `StoreBusy`.
+
+        Those are hours since the epoch before `before_hour` that never were, and those booked ones
+        in which something has changed; `at_most` of each.
+        """
+        return self._reader.ledger_due(before_hour=before_hour, at_most=at_most)
+
+    def ledger_facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
+        """Return what the ledger knows of the hours [from, until); raises `StoreBusy`."""
+        return self._reader.ledger_facts(from_hour, until_hour)
+
+    def ledger_sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
+        """Return what is booked in spans of hours [from, until), and the facts of the rest.
+
+        All of it is from one moment; raises `StoreBusy`.
+        """
+        return self._reader.ledger_sums(spans)
 
     def instance(self, instance_id: str) -> InstanceRecord | None:
         """Return what is kept of an instance, gone or not, or None; raises `StoreBusy`."""

@@ -162,6 +162,7 @@ launches = Table(
     Column("created_at", Double, nullable=False),
     Column("payer_project", Text),
     Column("payer_user", Text),
+    Column("payer_job_name", Text, nullable=False),
 )
 
 instances = Table(

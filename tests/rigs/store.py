@@ -6,13 +6,16 @@ from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
     SaveAttempt,
+    SaveBill,
     SaveContainer,
     SaveInstance,
+    SaveInterval,
     SaveJob,
     SaveLaunch,
     SaveSpec,
@@ -31,6 +34,8 @@ class RigStore:
         self.jobs: dict[str, Job] = {}
         self.launches: dict[str, Launch] = {}
         self.instances: dict[str, InstanceRecord] = {}
+        self.intervals: dict[tuple[str, str, int], Interval] = {}
+        self.bills: dict[str, InstanceBill] = {}
 
     def recovered(self) -> Recovered:
         """Return what a restart finds."""
@@ -59,13 +64,15 @@ class RigStore:
             ended=ended_nodes(self.jobs, self.containers.values()),
             launches=tuple(self.launches.values()),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
+            bills=tuple(b for b in self.bills.values() if not b.final),
+            intervals=tuple(i for i in self.intervals.values() if i.until_ms is None),
         )
 
     def _with_attempts(self, container: Container) -> Container:
         tried = (a for a in self.attempts.values() if a.container_id == container.id)
         return replace(container, attempts=tuple(sorted(tried, key=lambda a: a.number)))
 
-    def take_in(self, change: Change) -> None:
+    def take_in(self, change: Change) -> None:  # noqa: C901 - a table
         """Commit one change."""
         match change:
             case AddContainer():
@@ -100,5 +107,10 @@ class RigStore:
                 self.launches.pop(change.token, None)
             case SaveInstance():
                 self.instances[change.instance.id] = change.instance
+            case SaveInterval():
+                kept = change.interval
+                self.intervals[kept.instance_id, kept.holder, kept.from_ms] = kept
+            case SaveBill():
+                self.bills[change.bill.instance_id] = change.bill
             case _:
                 raise AssertionError(f"the engine does not write {change}")

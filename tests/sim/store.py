@@ -9,6 +9,7 @@ from typing import Any
 
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
@@ -23,8 +24,10 @@ from longshore.dispatcher.domain.messages import (
     RequestJobRevision,
     RequestPriority,
     SaveAttempt,
+    SaveBill,
     SaveContainer,
     SaveInstance,
+    SaveInterval,
     SaveJob,
     SaveLaunch,
     SaveSpec,
@@ -57,6 +60,8 @@ class VirtualStore:
         self.jobs: dict[str, Job] = {}
         self.launches: dict[str, Launch] = {}
         self.instances: dict[str, InstanceRecord] = {}
+        self.intervals: dict[tuple[str, str, int], Interval] = {}
+        self.bills: dict[str, InstanceBill] = {}
         self._timeline = timeline
         self._dice = dice
         self._watch = watch
@@ -188,6 +193,12 @@ class VirtualStore:
                 self.launches.pop(change.token, None)
             case SaveInstance():
                 self.instances[change.instance.id] = change.instance
+            case SaveInterval():
+                interval = change.interval
+                key = (interval.instance_id, interval.holder, interval.from_ms)
+                self.intervals[key] = interval
+            case SaveBill():
+                self.bills[change.bill.instance_id] = change.bill
             case _:
                 self._commit_of_job(change)
 
@@ -245,6 +256,8 @@ class VirtualStore:
             unreleased=tuple(a for a in self.attempts.values() if self._unreleased(a)),
             launches=tuple(self.launches[token] for token in sorted(self.launches)),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
+            bills=tuple(b for b in self.bills.values() if not b.final),
+            intervals=tuple(i for i in self.intervals.values() if i.until_ms is None),
         )
 
     def _with_attempts(self, container: Container) -> Container:

@@ -193,6 +193,7 @@ ROWS = (
     Row(method="GET", path="/v1/tokens/{id}", thing="token", whom="admin"),
     Row(method="POST", path="/v1/tokens/{id}/revoke", thing="token", body={}, whom="admin"),
     Row(method="GET", path="/v1/whoami", whom="known"),
+    Row(method="GET", path="/v1/cost"),
     Row(method="GET", path="/v1/audit", whom="admin"),
     Row(method="GET", path="/v1/events"),
     Row(method="GET", path="/v1/health", whom="monitor"),

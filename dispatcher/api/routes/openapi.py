@@ -91,6 +91,7 @@ _TAGS: Mapping[str, str] = {
     "secret-keys": "The keys that secrets are encrypted with, for admins.",
     "tokens": "Who is let in, for admins.",
     "whoami": "Who one is to the server.",
+    "cost": "What was spent, by whom, for what and when.",
     "audit": "Who was to change what, for admins.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",

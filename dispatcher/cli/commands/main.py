@@ -33,6 +33,7 @@ COMMANDS = {
     "release": "longshore.dispatcher.cli.commands.lifecycle:release",
     "instances": "longshore.dispatcher.cli.commands.instances:instances",
     "instance": "longshore.dispatcher.cli.commands.instances:instance",
+    "cost": "longshore.dispatcher.cli.commands.cost:cost",
     "health": "longshore.dispatcher.cli.commands.health:health",
     "leaks": "longshore.dispatcher.cli.commands.leaks:leaks",
     "strays": "longshore.dispatcher.cli.commands.strays:strays",

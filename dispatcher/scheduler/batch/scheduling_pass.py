@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import inf
@@ -33,9 +32,10 @@ from longshore.dispatcher.scheduler.placement.workload import WorkloadSchedulers
 from longshore.dispatcher.state.history import History
 from longshore.dispatcher.state.queue import ClassKey, Order, RequestClass
 from longshore.dispatcher.state.restarts import returns_at
-from longshore.dispatcher.state.spend_limits import SpendSubjects, payer_of
+from longshore.dispatcher.state.spend_limits import payer_of
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
+from longshore.pool.model import Payer
 
 PASS_EVERY_S = 5.0
 PAUSE_AFTER_FAILURE_S = 1.0
@@ -145,8 +145,7 @@ class SchedulingPass:
             self._survive(error)
             return
         self.failure = None
-        payers = budget.payers if budget is not None else {}
-        self._carry_out(decided, payers, now)
+        self._carry_out(decided, now)
         self.evictions.evict(decided, self.fleet_sync.fleet.slots, budget, now)
 
     def _let_others_place(self, now: float) -> None:
@@ -180,9 +179,16 @@ class SchedulingPass:
             self.pool.touch(worker_id)
         self.table.publish(PublishFailedPass(error=error))
 
-    def _carry_out(self, decided: Plan, payers: Mapping[str, SpendSubjects], now: float) -> None:
+    def _payer(self, decided: Plan, slot: Slot) -> Payer:
+        """Return for whom an instance is created: the most important to be placed on it."""
+        line = decided.bought_for[slot.id]
+        container = self.table.containers.get(line.first_on(slot))
+        job = self.table.jobs.job(container.job_id) if container is not None else None
+        return payer_of(container, job)
+
+    def _carry_out(self, decided: Plan, now: float) -> None:
         for slot in decided.creates:
-            payer = payer_of(payers.get(slot.id, ()))
+            payer = self._payer(decided, slot)
             type_ = self.pool.types[slot.type.name]
             is_uncertain = self.pool.may_be_refused(type_, now)
             token = self.pool.launch(type_, payer, now)

@@ -14,7 +14,7 @@ from longshore.dispatcher.scheduler.placement.create_limits import create_limits
 from longshore.dispatcher.scheduler.placement.fleet_sync import FleetSync
 from longshore.dispatcher.scheduler.placement.snapshot import Budget, Limits
 from longshore.dispatcher.scheduler.placement.spend import InstanceSpend
-from longshore.dispatcher.state.spend_limits import payer_of
+from longshore.dispatcher.state.spend_limits import payer_of_job
 from longshore.pool.port import PoolPort
 from longshore.pool.quotas import QuotaBound
 
@@ -123,7 +123,7 @@ class ElasticMarket:
             return PurchaseResult(outcome=PurchaseOutcome.COME_BACK)
         for scope in found.tried:
             self._pool.try_quota(scope, now)
-        launches = self._launch(found.purchases, view, now)
+        launches = self._launch(found.purchases, now)
         self.is_short = found.is_short
         self.infeasible = found.infeasible
         self.over_budget = found.over_budget
@@ -136,11 +136,11 @@ class ElasticMarket:
         return PurchaseResult(outcome=_again(is_new=is_new), launches=launches)
 
     def _launch(
-        self, purchases: Sequence[Purchase], view: ElasticView, now: float
+        self, purchases: Sequence[Purchase], now: float
     ) -> dict[JobComponent, tuple[str, ...]]:
         launches: dict[JobComponent, tuple[str, ...]] = {}
         for purchase in purchases:
-            payer = payer_of(view.accounts.get(purchase.job_id, ()))
+            payer = payer_of_job(self._table.jobs.job(purchase.job_id))
             type_ = self._pool.types[purchase.type.name]
             token = self._pool.launch(type_, payer, now)
             self._bought_for[token] = purchase.job_id

@@ -180,6 +180,20 @@ class ClassPlacement:
         """Return how many of its containers have a claim."""
         return sum(number for _, number in self.claims)
 
+    def first_on(self, slot: Slot) -> str:
+        """Return the first of its containers that has a claim on a slot.
+
+        Where none has, it is the first of all: it was bought for them.
+        """
+        position = len(self.starts)
+        for claimed, number in self.claims:
+            if claimed is slot and number:
+                break
+            position += number
+        else:
+            position = 0
+        return next((id_ for _, id_ in self.request_class.span(position, position + 1)), "")
+
     def places(self) -> Iterator[tuple[str, Slot]]:
         """Return each container that has a place, with it, in order."""
         yield from self.starts
@@ -196,6 +210,8 @@ class Plan:
 
     lines: list[ClassPlacement]
     creates: list[Slot] = field(default_factory=list)
+    #: For which class each of them is, by its slot's id.
+    bought_for: dict[str, ClassPlacement] = field(default_factory=dict)
     #: Idle workers whose place in a quota is needed, no more than are.
     unwanted: list[str] = field(default_factory=list)
     #: Idle workers that came for lower ones, and will be unwanted if no other becomes idle in time.

@@ -323,6 +323,7 @@ class ScaleUp:
         slot_id = f"new-{len(self.plan.creates):06}"
         slot = empty_slot(SlotKind.NEW, slot_id, new.type)
         self.plan.creates.append(slot)
+        self.plan.bought_for[slot_id] = payer.line
         self.view.fleet.put(slot)
         if self.view.limits.budget is not None:
             self.view.limits.budget.create(payer.line.key.account, slot)

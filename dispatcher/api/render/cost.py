@@ -1,0 +1,102 @@
+"""Cost as JSON: amounts as decimals that add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from longshore.dispatcher.api.render.values import rfc3339
+from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostRowAnswer
+from longshore.dispatcher.cost.money import as_usd
+from longshore.dispatcher.cost.report import Amounts
+from longshore.dispatcher.service.cost_periods import hour_text
+from longshore.dispatcher.service.costs import CostQuestion, CostReport
+
+NOT_INCLUDED = (
+    "data transfer and NAT",
+    "snapshots and images",
+    "taxes, discounts, savings plans and credits",
+)
+_MS_PER_HOUR = Decimal(3_600_000)
+_HOURS = Decimal("1e-9")
+
+
+def cost_answer(
+    report: CostReport,
+    question: CostQuestion,
+    *,
+    first: int,
+    end: int,
+    next_cursor: str | None,
+    currency: str,
+    time_zone: str,
+) -> CostAnswer:
+    """Return the rows from `first` to before `end` of a report, with the total of all of them."""
+    whole = _decimals([row.amounts for row in report.rows])
+    items = tuple(
+        CostRowAnswer(
+            since=hour_text(question.steps[row.step][0]),
+            until=hour_text(question.steps[row.step][1]),
+            by=dict(zip(question.by, row.values, strict=True)),
+            amounts=amounts,
+        )
+        for row, amounts in zip(report.rows[first:end], whole[first:end], strict=True)
+    )
+    return CostAnswer(
+        items=items,
+        next_cursor=next_cursor,
+        total=_total(whole),
+        currency=currency,
+        time_zone=time_zone,
+        as_of=rfc3339(report.as_of),
+        booked_until=rfc3339(report.booked_until),
+        unpriced_instance_hours=_hours(report.unpriced_ms),
+        not_included=NOT_INCLUDED,
+    )
+
+
+def _decimals(rows: Sequence[Amounts]) -> list[CostAmounts]:
+    """Return amounts as decimals: those of all rows are rounded together, so that they add up."""
+    parts = as_usd([part for row in rows for part in (row.direct, row.caused, row.shared)])
+    lost, uncertain = as_usd([r.lost_work for r in rows]), as_usd([r.uncertain for r in rows])
+    found: list[CostAmounts] = []
+    for number, row in enumerate(rows):
+        direct, caused, shared = parts[3 * number : 3 * number + 3]
+        found.append(
+            CostAmounts(
+                direct=_plain(direct),
+                caused=_plain(caused),
+                shared=_plain(shared),
+                total=_plain(direct + caused + shared),
+                lost_work=_plain(lost[number]),
+                uncertain=_plain(uncertain[number]),
+                instance_hours=_hours(row.quantity_ms),
+            )
+        )
+    return found
+
+
+def _total(rows: Sequence[CostAmounts]) -> CostAmounts:
+    return CostAmounts(
+        direct=_sum(row.direct for row in rows),
+        caused=_sum(row.caused for row in rows),
+        shared=_sum(row.shared for row in rows),
+        total=_sum(row.total for row in rows),
+        lost_work=_sum(row.lost_work for row in rows),
+        uncertain=_sum(row.uncertain for row in rows),
+        instance_hours=_sum(row.instance_hours for row in rows),
+    )
+
+
+def _sum(parts: Iterable[Decimal]) -> Decimal:
+    return _plain(sum(parts, Decimal(0)))
+
+
+def _hours(quantity_ms: int) -> Decimal:
+    return _plain((Decimal(quantity_ms) / _MS_PER_HOUR).quantize(_HOURS))
+
+
+def _plain(amount: Decimal) -> Decimal:
+    """Return a decimal without zeros at its end, and never as 1E+2."""
+    short = amount.normalize()
+    return short.quantize(Decimal(1)) if short == short.to_integral_value() else short

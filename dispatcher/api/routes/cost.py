@@ -1,0 +1,161 @@
+"""The route of cost: what was spent, by whom, for what and when."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import web
+
+from longshore.dispatcher.api.render.cost import cost_answer
+from longshore.dispatcher.api.render.values import json_response
+from longshore.dispatcher.api.routes.callers import caller_of
+from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.schemas.cost import CostAnswer
+from longshore.dispatcher.api.validate.bodies import QueryString
+from longshore.dispatcher.api.validate.parameters import (
+    PAGE_PARAMETERS,
+    PROJECT,
+    USER,
+    Choice,
+    Text,
+)
+from longshore.dispatcher.api.validate.rfc3339 import parse_moment
+from longshore.dispatcher.cost.report import DIMENSIONS, LABEL, CostRow, Idle, is_dimension
+from longshore.dispatcher.input.problems import did_you_mean, quoted
+from longshore.dispatcher.service.cost_periods import Step, steps_between
+from longshore.dispatcher.service.costs import CostQuestion, CostService
+from longshore.drivers.errors import InvalidRequest
+
+BY_MOST = 4
+_FROM = Text(
+    name="from",
+    description="From when on: a day or month of the time zone (`2026-10-01`, `2026-10`), or a time"
+    " in RFC 3339. Left out it is the beginning of this month.",
+)
+_TO = Text(name="to", description="Before when, as `from`. Left out it is now.")
+_TZ = Text(
+    name="tz",
+    description="The IANA time zone of days and months, as `Europe/Berlin`. Left out it is UTC.",
+)
+_BY = Text(
+    name="by",
+    description="By what rows are told apart, with commas between: "
+    + ", ".join(f"`{each}`" for each in DIMENSIONS)
+    + ", or `label:KEY` of a label that the configuration names.",
+)
+_STEP = Choice(
+    name="step",
+    description="How long what a row is about is; `whole` is all of the time.",
+    words=tuple(step.value for step in Step),
+    default=Step.WHOLE.value,
+)
+_IDLE = Choice(
+    name="idle",
+    description="Who pays for idle time: nobody (`separate`), or those who had work on such"
+    " instances at that time, by what it cost (`share`).",
+    words=tuple(idle.value for idle in Idle),
+    default=Idle.SEPARATE.value,
+)
+_JOB = Text(name="job", description="Only of jobs of this name.")
+_TYPE = Text(name="type", description="Only of instances of this type.")
+_PARAMETERS = (_FROM, _TO, _TZ, _BY, _STEP, _IDLE, PROJECT, USER, _JOB, _TYPE, *PAGE_PARAMETERS)
+_KEY = msgspec.json.Decoder(tuple[int, tuple[str, ...]])
+
+
+class CostRoutes:
+    """Answers for `/v1/cost`."""
+
+    def __init__(self, costs: CostService) -> None:
+        self._costs = costs
+
+    async def cost(self, request: web.Request) -> web.Response:
+        """Answer a page of what was spent."""
+        query = QueryString(request, _PARAMETERS)
+        time_zone = query.text(_TZ) or "UTC"
+        question = CostQuestion(
+            steps=steps_between(
+                since=query.text(_FROM),
+                until=query.text(_TO),
+                time_zone=time_zone,
+                step=Step(query.choice(_STEP)),
+                now=self._costs.now(),
+                moment=parse_moment,
+            ),
+            by=self._dimensions(query.text(_BY)),
+            idle=Idle(query.choice(_IDLE)),
+            only={
+                each.name: wanted
+                for each in (PROJECT, USER, _JOB, _TYPE)
+                if (wanted := query.text(each))
+            },
+        )
+        cursor, limit = query.page()
+        report = await self._costs.report(question, caller_of(request))
+        first = _after(report.rows, cursor)
+        end = first + limit
+        more = end < len(report.rows)
+        return json_response(
+            cost_answer(
+                report,
+                question,
+                first=first,
+                end=end,
+                next_cursor=_cursor_of(report.rows[end - 1]) if more else None,
+                currency=self._costs.currency,
+                time_zone=time_zone,
+            )
+        )
+
+    def _dimensions(self, text: str) -> tuple[str, ...]:
+        """Return the dimensions that are asked for; raises `InvalidRequest`."""
+        names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        problems = [("by", wrong) for name in names if (wrong := self._wrong_with(name))]
+        if len(names) > BY_MOST:
+            problems.append(("by", f"names {len(names)}, and {BY_MOST} are the most"))
+        if problems:
+            raise InvalidRequest(problems)
+        return names
+
+    def _wrong_with(self, name: str) -> str:
+        known = [*DIMENSIONS, *(f"{LABEL}{key}" for key in sorted(self._costs.labels))]
+        if not is_dimension(name):
+            return f"{quoted(name)} is no dimension: {did_you_mean(name, known)}"
+        if name.startswith(LABEL) and name not in known:
+            return f"{quoted(name)} is not kept apart: an admin names it in cost.labels"
+        return ""
+
+
+def _cursor_of(row: CostRow) -> str:
+    key = msgspec.json.encode((row.step, row.values))
+    return base64.urlsafe_b64encode(key).decode().rstrip("=")
+
+
+def _after(rows: Sequence[CostRow], cursor: str) -> int:
+    """Return the position of the first row behind a cursor."""
+    if not cursor:
+        return 0
+    try:
+        key = _KEY.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+        raise InvalidRequest([("cursor", "must be the next_cursor of the page before")]) from error
+    return sum((row.step, row.values) <= key for row in rows)
+
+
+def cost_routes(cost: CostRoutes) -> list[Route]:
+    """Return the route of cost."""
+    return [
+        Route(
+            method="GET",
+            path="/v1/cost",
+            handler=cost.cost,
+            operation_id="get_cost",
+            summary="What was spent, by whom, for what and when",
+            description="Rows by dimension and step, and a total that is their sum. A user is shown"
+            " its own, a lead its projects, an admin everything.",
+            answer=(CostAnswer,),
+            parameters=_PARAMETERS,
+        ),
+    ]

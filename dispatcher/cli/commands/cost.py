@@ -1,0 +1,115 @@
+"""`longshore cost`: what was spent, by whom, for what and when."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import click
+
+from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer
+from longshore.dispatcher.cli import output, times
+from longshore.dispatcher.cli.answers import read
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
+from longshore.dispatcher.cli.options import json_option, server_command
+
+_CENT = Decimal("0.01")
+_SMALL = Decimal("0.000001")
+_AMOUNTS = ("DIRECT", "CAUSED", "SHARED", "TOTAL", "LOST WORK", "UNCERTAIN", "HOURS")
+
+
+@click.command()
+@click.option("--from", "since", metavar="WHEN", default="", help="From a day, month or time on.")
+@click.option("--to", "until", metavar="WHEN", default="", help="Before a day, month or time.")
+@click.option("--tz", metavar="ZONE", default="", help="The zone of days and months; default: UTC.")
+@click.option(
+    "--by",
+    metavar="DIMENSION,...",
+    default="project",
+    show_default=True,
+    help="Rows by project, user, job, type, market, zone, state, cause, outcome or label:KEY.",
+)
+@click.option(
+    "--step", type=click.Choice(["whole", "hour", "day", "month"]), default="whole", help="Rows by."
+)
+@click.option(
+    "--idle",
+    type=click.Choice(["separate", "share"]),
+    default="separate",
+    help="Whether idle time has rows of its own, or is shared by those who had work there.",
+)
+@click.option("--user", default="", help="Only this user's.")
+@click.option("--project", default="", help="Only this project's.")
+@click.option("--job", default="", help="Only of jobs of this name.")
+@json_option
+@server_command
+def cost(
+    *,
+    client: CommandClient,
+    since: str,
+    until: str,
+    tz: str,
+    by: str,
+    step: str,
+    idle: str,
+    user: str,
+    project: str,
+    job: str,
+    as_json: bool,
+) -> None:
+    """Tell what was spent; from the beginning of this month until now, if nothing else is said."""
+    query = [
+        ("from", since),
+        ("to", until),
+        ("tz", tz),
+        ("by", by),
+        ("step", step),
+        ("idle", idle),
+        ("user", user),
+        ("project", project),
+        ("job", job),
+    ]
+    document = client.whole("/v1/cost", [each for each in query if each[1]], LIMIT_MAX)
+    if as_json:
+        output.print_json(document)
+        return
+    _print(read(document, CostAnswer), by=tuple(by.split(",")), stepped=step != "whole")
+
+
+def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool) -> None:
+    names = [name.strip().upper() for name in by if name.strip()]
+    rows = [
+        (
+            *((times.moment(item.since),) if stepped else ()),
+            *item.by.values(),
+            *_amounts(item.amounts),
+        )
+        for item in answer.items
+    ]
+    lead = [*(("FROM",) if stepped else ()), *names]
+    rows.append((*("total" if not n else "" for n in range(len(lead))), *_amounts(answer.total)))
+    output.print_table((*lead, *_AMOUNTS), rows)
+    booked = answer.booked_until
+    told = f"booked up to {times.moment(booked)}" if booked else "no hour of it is booked yet"
+    click.echo(f"{answer.currency}, up to {times.moment(answer.as_of)}; {told}")
+    if answer.unpriced_instance_hours:
+        click.echo(
+            f"{answer.unpriced_instance_hours:f} instance hours have no price: an admin sets"
+            " price_per_hour of their types"
+        )
+    click.echo(f"not included: {', '.join(answer.not_included)}")
+
+
+def _amounts(amounts: CostAmounts) -> tuple[str, ...]:
+    parts = (amounts.direct, amounts.caused, amounts.shared, amounts.total)
+    return (
+        *(_money(part) for part in parts),
+        _money(amounts.lost_work),
+        _money(amounts.uncertain),
+        f"{amounts.instance_hours.quantize(_CENT)}",
+    )
+
+
+def _money(amount: Decimal) -> str:
+    """Return an amount in cents, or as exactly as a small one needs."""
+    place = _CENT if not amount or abs(amount) >= _CENT else _SMALL
+    return f"{amount.quantize(place)}"

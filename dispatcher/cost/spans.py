@@ -1,0 +1,106 @@
+"""From when until when an instance is billed, by its cloud's rule and word; pure.
+
+What the cloud tells counts. Where it tells nothing, what we saw is read by the rule: what begins
+and ends the billing happened between two things that we know of, and the likelier of the two is
+booked, with the rest as uncertain (COST of the design: never "now"). The billed time of an instance
+that has ended is rounded up to the cloud's unit, and to its minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from longshore.dispatcher.domain.ledger import InstanceBill, ms_of
+from longshore.drivers.billing import BillingEnd, BillingStart, EndedBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledSpan:
+    """The billed time of an instance, in milliseconds since the epoch, half-open."""
+
+    from_ms: int
+    until_ms: int
+    #: How much of what is booked at its beginning and its end may not be billed, or may be billed
+    #: beside it.
+    from_slack_ms: int
+    until_slack_ms: int
+    #: What is billed beside it, up to the cloud's next unit or its minimum; 0 while it goes on.
+    minimum_ms: int
+    #: Whether it goes on.
+    is_open: bool
+
+    @property
+    def total_ms(self) -> int:
+        """Return how long it is billed for."""
+        return self.until_ms - self.from_ms + self.minimum_ms
+
+
+def billed_span(bill: InstanceBill, *, now_ms: int) -> BilledSpan | None:
+    """Return for which time an instance is billed up to now, None where it costs nothing."""
+    begins = _begins(bill)
+    if begins is None:
+        return None
+    from_ms, from_slack_ms = begins
+    ends = _ends(bill)
+    if ends is None:
+        return BilledSpan(
+            from_ms=from_ms,
+            until_ms=max(from_ms, now_ms),
+            from_slack_ms=from_slack_ms,
+            until_slack_ms=0,
+            minimum_ms=0,
+            is_open=True,
+        )
+    until_ms, until_slack_ms = max(from_ms, ends[0]), ends[1]
+    if _is_free(bill, until_ms - from_ms):
+        return None
+    return BilledSpan(
+        from_ms=from_ms,
+        until_ms=until_ms,
+        from_slack_ms=from_slack_ms,
+        until_slack_ms=until_slack_ms,
+        minimum_ms=_whole_ms(bill, until_ms - from_ms) - (until_ms - from_ms),
+        is_open=False,
+    )
+
+
+def _begins(bill: InstanceBill) -> tuple[int, int] | None:
+    """Return when the billing begins, with its slack; None where it has not."""
+    told = bill.billed
+    if told.billed_from is not None:
+        return ms_of(told.billed_from), ms_of(told.from_slack_s)
+    match bill.rule.starts:
+        case BillingStart.REQUESTED:
+            return bill.created_ms, 0
+        case BillingStart.RUNNING:
+            if bill.running_ms is None:
+                return None
+            return bill.running_ms, max(0, bill.running_ms - bill.created_ms)
+
+
+def _ends(bill: InstanceBill) -> tuple[int, int] | None:
+    """Return when the billing ended, with its slack; None where it has not, as far as is known."""
+    told = bill.billed
+    if told.billed_until is not None:
+        return ms_of(told.billed_until), ms_of(told.until_slack_s)
+    if bill.gone_ms is None:
+        return None
+    seen_ms = bill.gone_ms if bill.seen_ms is None else min(bill.seen_ms, bill.gone_ms)
+    match bill.rule.ends:
+        case BillingEnd.SHUTTING_DOWN:
+            until_ms = seen_ms if bill.unwanted_ms is None else min(bill.unwanted_ms, bill.gone_ms)
+            return until_ms, bill.gone_ms - until_ms
+        case BillingEnd.TERMINATED:
+            return bill.gone_ms, bill.gone_ms - seen_ms
+
+
+def _is_free(bill: InstanceBill, billed_ms: int) -> bool:
+    """Return whether the cloud took it back so early that it costs nothing."""
+    reclaimed = bill.preemptible and bill.billed.ended_by is EndedBy.RECLAIMED
+    return reclaimed and billed_ms < ms_of(bill.rule.free_if_reclaimed_within_s)
+
+
+def _whole_ms(bill: InstanceBill, billed_ms: int) -> int:
+    """Return billed time in whole units of the cloud's, and at least its minimum."""
+    unit_ms = max(1, ms_of(bill.rule.unit_s))
+    return max(-(-billed_ms // unit_ms) * unit_ms, ms_of(bill.rule.minimum_s))

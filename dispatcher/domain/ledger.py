@@ -1,0 +1,270 @@
+"""The words of the ledger: what was seen of an instance, and the lines that follow; pure.
+
+Two kinds of intervals are written while things happen, each with its beginning and, once it is
+over, its end: what an instance was (its states follow each other without a gap), and from when
+until when an attempt had its place there. Beside them stands one record an instance: what it is,
+for whom it was bought, and what its cloud tells of its billing. All that is told of money is
+reckoned from these, so that a late word of the cloud changes no interval, only what follows.
+
+A line is about one instance, one UTC hour, and one attempt or cause. The lines of an instance are
+all of its billed time, and no more: their quantities add up to what the cloud bills, in whole
+milliseconds (COST of the design). Everything that is told of money is a sum of lines.
+
+Times are whole milliseconds since the epoch, and spans are half-open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+
+from longshore.drivers.billing import NOTHING_BILLED, Billed, BillingRule
+
+MS_PER_HOUR = 3_600_000
+
+OF_INSTANCE = ""
+"""The holder of an interval that tells what an instance was."""
+
+
+def ms_of(at: float) -> int:
+    """Return a time in seconds as whole milliseconds, rounded to the nearest."""
+    return round(at * 1000)
+
+
+class BilledState(Enum):
+    """What an instance is at an instant at which it is billed: exactly one of these."""
+
+    PENDING = "pending"
+    """It was asked for, and does not run yet."""
+    BOOTING = "booting"
+    """It runs, and was not ready yet for the first time."""
+    WORK = "work"
+    """What attempts keep of it for themselves."""
+    ROOM = "room"
+    """The rest of it, while attempts keep a part."""
+    EMPTY = "empty"
+    HELD = "held"
+    """It is empty, since an admin holds it."""
+    DRAINING = "draining"
+    """It is empty and on its way to its end, which was not asked for yet."""
+    UNREACHABLE = "unreachable"
+    """It is empty, and has no session, though it had one."""
+    UNWANTED = "unwanted"
+    """Its end was asked for, or it is none that we know, and it is there."""
+    MINIMUM = "minimum"
+    """It was gone: what the cloud bills at least, or up to its next whole unit."""
+
+
+class Outcome(Enum):
+    """What came of a line's time."""
+
+    USEFUL = "useful"
+    """The attempt succeeded; or the time served those that ran there."""
+    LOST_FAILED = "lost:failed"
+    LOST_LOST = "lost:lost"
+    LOST_PREEMPTED = "lost:preempted"
+    LOST_CANCELLED = "lost:cancelled"
+    FAILED_BOOT = "failed_boot"
+    """The instance was of no use before any attempt ran there."""
+    NEVER_USED = "never_used"
+    """The instance was ready, and nothing ran there to its end."""
+    OPEN = "open"
+    """Nobody knows yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Whom a line is booked to; "" for what is nobody's."""
+
+    project: str = ""
+    user: str = ""
+    #: The job's name, or of a container of its own, the container's.
+    job_name: str = ""
+    job_id: str = ""
+    #: The part of the job, and the element of its array, None where it is no array.
+    task: str = ""
+    array_index: int | None = None
+    container_id: str = ""
+    #: As at submission: (key, value) pairs sorted by key.
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+CLUSTER = Account()
+"""Whom that is booked to which is nobody's in particular."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A span in which an instance was something, or an attempt had its place there."""
+
+    instance_id: str
+    #: The id of the attempt, `OF_INSTANCE` for what the instance was.
+    holder: str
+    from_ms: int
+    #: None while it goes on.
+    until_ms: int | None = None
+    #: What the instance was beside what attempts keep of it; of attempts `WORK`.
+    state: BilledState
+    #: What an attempt keeps from others: its share of the allocatable; of an instance 1.
+    share: Fraction = Fraction(1)
+    #: Whom it is booked to: of an attempt its container's, of a hold who asked for it.
+    account: Account = CLUSTER
+    #: Why an attempt is not its user's expense ("daemon", "leak"), "" where it is.
+    cause: str = ""
+    #: Of an attempt; of an instance `OPEN`, since that follows from the whole of it.
+    outcome: Outcome = Outcome.OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceBill:
+    """What is kept of one instance to reckon its bill by."""
+
+    instance_id: str
+    #: Our name of its type, and the cloud's.
+    type_name: str
+    provider_type: str
+    preemptible: bool
+    #: What the configuration said that it costs when it was bought.
+    nusd_per_hour: int
+    #: For whom it was bought.
+    payer: Account
+    #: When the create call was sent, or it was first seen.
+    created_ms: int
+    #: How its cloud bills.
+    rule: BillingRule
+    #: What its cloud has told of its billing.
+    billed: Billed = NOTHING_BILLED
+    #: When it was first seen to be more than asked for, to be ready, and to have an attempt; when
+    #: its end was first asked for. None while it was not.
+    running_ms: int | None = None
+    ready_ms: int | None = None
+    used_ms: int | None = None
+    unwanted_ms: int | None = None
+    #: When it was last known to be there, and known to be gone; None while it is there.
+    seen_ms: int | None = None
+    gone_ms: int | None = None
+    #: Whether the cloud has told all that it will.
+    final: bool = False
+
+
+class Column(Enum):
+    """How a line is charged."""
+
+    DIRECT = "direct"
+    """An attempt's share of its instance."""
+    CAUSED = "caused"
+    """What an instance cost before it was of use, to whom it was bought for."""
+    SHARED = "shared"
+    """All else: empty time, room, holds, daemons, leaks."""
+
+
+class PriceSource(Enum):
+    """Where a price is from, the best first."""
+
+    BILL = "bill"
+    HISTORY = "history"
+    DRIVER = "driver"
+    CONFIG = "config"
+    NONE = "none"
+    """Nobody knows it: the amount is 0, and an alert."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What an hour of an instance costs at a time."""
+
+    nusd_per_hour: int
+    source: PriceSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRow:
+    """What an hour of a type costs in a zone, from a time on."""
+
+    type_name: str
+    #: "" for all zones.
+    zone: str
+    #: In milliseconds since the epoch.
+    valid_from_ms: int
+    price: Price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """A part of one hour of one instance."""
+
+    #: Whole hours since the epoch, UTC; the line is about [hour, hour + 1).
+    hour: int
+    instance_id: str
+    #: Our name of the type, and the cloud's.
+    type_name: str
+    provider_type: str
+    preemptible: bool
+    #: Where it is, "" where that is not told.
+    zone: str
+    state: BilledState
+    #: Of `WORK` alone, else "".
+    attempt_id: str
+    account: Account
+    column: Column
+    #: Why it is charged so, in a few words of a fixed set ("boot", "empty", "held", "daemon").
+    cause: str
+    outcome: Outcome
+    #: Instance time: an attempt with half of an instance for an hour has 1,800,000.
+    quantity_ms: int
+    #: How much of that may not have been billed, or may have been billed beside it.
+    uncertain_ms: int
+    price: Price
+
+    @property
+    def grains(self) -> int:
+        """Return what it costs, in grains (see `dispatcher.cost.money`)."""
+        return self.quantity_ms * self.price.nusd_per_hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What the lines have in common that are added up in a rollup."""
+
+    project: str
+    user: str
+    job_name: str
+    #: Those that are dimensions: (key, value) pairs sorted by key.
+    labels: tuple[tuple[str, str], ...]
+    type_name: str
+    preemptible: bool
+    zone: str
+    state: BilledState
+    column: Column
+    cause: str
+    outcome: Outcome
+    price_source: PriceSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """A sum of lines: their time, what they cost, and how much of that is uncertain, in grains."""
+
+    quantity_ms: int = 0
+    grains: int = 0
+    uncertain_grains: int = 0
+
+    def plus(self, other: Total) -> Total:
+        """Return the sum."""
+        return Total(
+            quantity_ms=self.quantity_ms + other.quantity_ms,
+            grains=self.grains + other.grains,
+            uncertain_grains=self.uncertain_grains + other.uncertain_grains,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookedHour:
+    """The rollup of one UTC hour: all of its lines, added up by group."""
+
+    hour: int
+    #: Sorted by group.
+    totals: tuple[tuple[Group, Total], ...]
+    #: How often something was noted to have changed in it when it was reckoned.
+    marks: int

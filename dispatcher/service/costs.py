@@ -1,0 +1,156 @@
+"""What people ask of the ledger, and the booking of its hours.
+
+An hour is booked once it is over and all that happened in it is committed: its lines are reckoned
+from the facts and added up, in a thread, and written like any other change. Hours in which a fact
+changes later (an attempt that ends has an outcome in all of its hours; a cloud tells late when it
+billed) are booked again. What is not booked yet is reckoned anew with each question, up to now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from longshore.dispatcher.cost.report import CostRow, Idle, Seen, rows_of
+from longshore.dispatcher.cost.rollups import Totals, add_up, booked_hour, lines_between
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, PriceSource, Total
+from longshore.dispatcher.domain.messages import SaveBookedHour
+from longshore.dispatcher.domain.principals import Principal, Role
+from longshore.dispatcher.domain.queries import LedgerSums
+from longshore.dispatcher.service.contracts import Unavailable
+from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
+from longshore.dispatcher.store.store import Store
+
+BOOK_EACH_S = 30.0
+BOOK_AFTER_S = 10.0
+"""How long after its end an hour is booked: by then all that happened in it is queued."""
+HOURS_AT_ONCE = 24
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostQuestion:
+    """What somebody asks of the ledger."""
+
+    #: The steps, in order and without gaps: hours since the epoch [from, until).
+    steps: Sequence[tuple[int, int]]
+    by: Sequence[str]
+    idle: Idle
+    #: Only what has this value in a dimension.
+    only: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """The answer: rows by step and values, and how far it can be relied on."""
+
+    rows: Sequence[CostRow]
+    #: Up to when it counts, in seconds since the epoch, and up to when that is booked.
+    as_of: float
+    booked_until: float
+    #: How much instance time has no price, and so no cost, in milliseconds.
+    unpriced_ms: int
+
+
+class CostService:
+    """Answers questions about cost, and books the hours; used on the loop's thread."""
+
+    def __init__(
+        self, *, store: Store, now: Callable[[], float], labels: Collection[str], currency: str
+    ) -> None:
+        """`labels` are the keys of labels that are dimensions, `currency` what prices are in."""
+        self._store, self.now = store, now
+        self.labels, self.currency = frozenset(labels), currency
+
+    async def report(self, question: CostQuestion, caller: Principal) -> CostReport:
+        """Return what a caller sees of what it asks for; raises `Unavailable`."""
+        now = self.now()
+        try:
+            return await asyncio.to_thread(self._report, question, caller, now)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+
+    def _report(self, question: CostQuestion, caller: Principal, now: float) -> CostReport:
+        sums = self._store.ledger_sums(question.steps)
+        steps = self._with_the_rest(question.steps, sums, now)
+        seen = seen_by(caller)
+        rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
+        unpriced_ms = sum(
+            total.quantity_ms
+            for totals in steps
+            for group, total in totals.items()
+            if group.price_source is PriceSource.NONE and seen.sees(group)
+        )
+        return CostReport(
+            rows=rows,
+            as_of=now,
+            booked_until=sums.booked_until * 3600.0,
+            unpriced_ms=unpriced_ms,
+        )
+
+    def _with_the_rest(
+        self, steps: Sequence[tuple[int, int]], sums: LedgerSums, now: float
+    ) -> list[Totals]:
+        """Return the sums of each step, with what is not booked yet."""
+        now_ms = round(now * 1000)
+        first = max(sums.booked_until, min((start for start, _ in steps), default=0))
+        last = min(now_ms // MS_PER_HOUR + 1, max((until for _, until in steps), default=0))
+        lines = lines_between(sums.facts, from_hour=first, until_hour=last, now_ms=now_ms)
+        rest = add_up(lines, self.labels)
+        found: list[Totals] = []
+        for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
+            totals = dict(booked)
+            for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
+                for group, total in rest[hour].items():
+                    totals[group] = totals.get(group, Total()).plus(total)
+            found.append(totals)
+        return found
+
+    # ---- booking -------------------------------------------------------------------------------
+
+    async def book_for_ever(self) -> None:
+        """Book hours as they end, until cancelled; what fails is tried again."""
+        while True:
+            try:
+                more = await self.book()
+            except (StoreBusy, StoreClosed) as error:
+                _log.warning("the ledger's hours cannot be booked now", error=str(error))
+                more = False
+            await asyncio.sleep(0.0 if more else BOOK_EACH_S)
+
+    async def book(self) -> bool:
+        """Book some hours that are due; return whether there may be more.
+
+        Raises `StoreBusy` and `StoreClosed`: nothing is lost, the hours stay due.
+        """
+        before_hour = int((self.now() - BOOK_AFTER_S) // 3600)
+        await asyncio.wrap_future(self._store.write([]))  # what happened in it is committed then
+        due = await asyncio.to_thread(
+            self._store.ledger_due, before_hour=before_hour, at_most=HOURS_AT_ONCE
+        )
+        for hour, marks in sorted(due.hours.items()):
+            booked = await asyncio.to_thread(self._reckon, hour, marks)
+            await asyncio.wrap_future(self._store.write([SaveBookedHour(booked=booked)]))
+        return len(due.hours) >= HOURS_AT_ONCE
+
+    def _reckon(self, hour: int, marks: int) -> BookedHour:
+        facts = self._store.ledger_facts(hour, hour + 1)
+        end_ms = (hour + 1) * MS_PER_HOUR
+        return booked_hour(facts, hour, labels=self.labels, marks=marks, now_ms=end_ms)
+
+
+def seen_by(caller: Principal) -> Seen:
+    """Return what a caller sees of costs: a user its own, a lead its projects, an admin all."""
+    match caller.role:
+        case Role.ADMIN:
+            return Seen(everything=True)
+        case Role.LEAD:
+            return Seen(projects=frozenset(caller.projects))
+        case Role.USER:
+            return Seen(user=caller.user, user_projects=frozenset(caller.projects))
+        case Role.METRICS:
+            return Seen()

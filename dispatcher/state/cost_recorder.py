@@ -1,0 +1,344 @@
+"""Writes down what the ledger is reckoned from, while it happens; pure.
+
+At the end of each event, before its changes are committed, the recorder looks at the workers that
+have changed. What one is now is compared with what was written last: where it differs, the open
+interval is closed and the next opened at the same instant, so that there is neither gap nor
+overlap. The closed and the opened ones are in the same commit as what caused them. An open interval
+is in the store from its beginning: a process that starts again goes on with it, and the time in
+which none ran belongs to what was true when it ended.
+
+Nothing is reckoned here: prices, hours and shares of the whole are `dispatcher.cost`'s concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Final, assert_never
+
+from longshore.dispatcher.cost.money import nusd_of
+from longshore.dispatcher.cost.shares import dominant_share
+from longshore.dispatcher.domain.containers import AttemptOutcome, Container, Placement
+from longshore.dispatcher.domain.ledger import (
+    CLUSTER,
+    OF_INSTANCE,
+    Account,
+    BilledState,
+    InstanceBill,
+    Interval,
+    Outcome,
+    ms_of,
+)
+from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
+from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.spend_limits import placement_of
+from longshore.drivers.billing import Billed, BillingRule
+from longshore.drivers.errors import BugError
+from longshore.pool.core import PoolCore
+from longshore.pool.model import READY, IdleBehavior, Payer, Worker, WorkerState
+from longshore.pool.tags import is_stand_in
+
+DAEMON: Final = "daemon"
+LEAK: Final = "leak"
+MOST_ENDED: Final = 1000
+"""How many instances that are gone are remembered, in case one comes back or its bill comes."""
+
+_OUTCOMES = {
+    AttemptOutcome.SUCCEEDED: Outcome.USEFUL,
+    AttemptOutcome.FAILED: Outcome.LOST_FAILED,
+    AttemptOutcome.LOST: Outcome.LOST_LOST,
+    AttemptOutcome.PREEMPTED: Outcome.LOST_PREEMPTED,
+    AttemptOutcome.CANCELLED: Outcome.LOST_CANCELLED,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Book:
+    """What is written of one instance that is there."""
+
+    bill: InstanceBill
+    state: Interval
+    attempts: dict[str, Interval] = field(default_factory=dict)
+
+    @property
+    def latest_ms(self) -> int:
+        """Return when something was written last: nothing is written of before that."""
+        return max(self.state.from_ms, *(each.from_ms for each in self.attempts.values()), 0)
+
+
+class CostRecorder:
+    """The open intervals of all instances, and what changes of them."""
+
+    def __init__(
+        self, *, pool: PoolCore, table: ContainerTable, placement: Placement, rule: BillingRule
+    ) -> None:
+        """`placement` is how batch work shares instances, `rule` how the cloud bills."""
+        self._pool, self._table = pool, table
+        self._placement, self._rule = placement, rule
+        self._feed = pool.follow()
+        self._books: dict[str, _Book] = {}
+        self._ended: dict[str, InstanceBill] = {}
+        self._unsettled: dict[str, Interval] = {}
+
+    def restore(self, bills: Iterable[InstanceBill], intervals: Iterable[Interval]) -> None:
+        """Go on with what an earlier process has written: open intervals, bills not settled."""
+        by_instance: dict[str, list[Interval]] = {}
+        for interval in intervals:
+            by_instance.setdefault(interval.instance_id, []).append(interval)
+        for bill in bills:
+            open_ = by_instance.get(bill.instance_id, [])
+            states = [each for each in open_ if each.holder == OF_INSTANCE]
+            if bill.gone_ms is not None or not states:
+                self._ended[bill.instance_id] = bill
+                continue
+            attempts = {each.holder: each for each in open_ if each.holder != OF_INSTANCE}
+            self._books[bill.instance_id] = _Book(bill=bill, state=states[0], attempts=attempts)
+
+    def unsettled(self) -> list[str]:
+        """Return the instances that are gone and whose cloud may still tell of their billing."""
+        return sorted(id_ for id_, bill in self._ended.items() if not bill.final)
+
+    def record(self, now: float) -> list[Change]:
+        """Return what is to be written of the workers that have changed, in order."""
+        changes: list[Change] = []
+        for worker_id in sorted(self._feed.drain()):
+            worker = self._pool.workers.get(worker_id)
+            if worker is not None:
+                self._update(worker, ms_of(now), changes)
+        for attempt_id, interval in sorted(self._unsettled.items()):
+            if attempt_id in self._table.ended_as:
+                settled = replace(interval, outcome=_outcome(self._table.ended_as, attempt_id))
+                changes.append(SaveInterval(interval=settled, late=True))
+                del self._unsettled[attempt_id]
+        self._table.ended_as.clear()
+        return changes
+
+    def gone(self, worker_id: str, *, seen_at: float, now: float) -> list[Change]:
+        """Return what is to be written of a worker that is gone; it was last seen at `seen_at`."""
+        book = self._books.pop(worker_id, None)
+        if book is None:
+            return []
+        at_ms = max(ms_of(now), book.latest_ms)
+        changes: list[Change] = [self._closed(each, at_ms) for each in _by_holder(book.attempts)]
+        changes.append(SaveInterval(interval=replace(book.state, until_ms=at_ms)))
+        seen_ms = min(at_ms, ms_of(seen_at))
+        bill = replace(book.bill, seen_ms=seen_ms, gone_ms=at_ms)
+        self._ended[worker_id] = bill
+        for id_ in list(self._ended)[: max(0, len(self._ended) - MOST_ENDED)]:
+            del self._ended[id_]
+        changes.append(SaveBill(bill=bill))
+        return changes
+
+    def billed(self, instance_id: str, billed: Billed, *, final: bool) -> list[Change]:
+        """Return what is to be written once a cloud has told how an instance was billed.
+
+        `final` says that it will tell no more of it.
+        """
+        bill = self._ended.get(instance_id)
+        if bill is None:
+            return []
+        bill = replace(bill, billed=billed, final=final)
+        if final:
+            del self._ended[instance_id]
+        else:
+            self._ended[instance_id] = bill
+        return [SaveBill(bill=bill)]
+
+    def check(self) -> None:
+        """Raise `BugError` when what is written last of a worker is not what it is."""
+        for worker in self._pool.workers.values():
+            book = self._books.get(worker.id)
+            if book is None:
+                raise BugError(f"{worker.id}: nothing is written of it")
+            if book.state.state is not _state_of(worker, book):
+                raise BugError(f"{worker.id}: it is written as {book.state.state.value}")
+            if book.attempts.keys() != worker.load.attempts.keys():
+                raise BugError(f"{worker.id}: the attempts that are written are not those there")
+
+    # ---- one worker ----------------------------------------------------------------------------
+
+    def _update(self, worker: Worker, now_ms: int, changes: list[Change]) -> None:
+        book = self._books.get(worker.id)
+        state = _state_of(worker, book)
+        if book is None:
+            book = self._open(worker, state, now_ms, changes)
+        at_ms = max(now_ms, book.latest_ms)
+        if worker.load.attempts.keys() != book.attempts.keys():
+            self._update_attempts(worker, book, at_ms, changes)
+        account = _held_by(worker) if state is BilledState.HELD else CLUSTER
+        if (state, account) != (book.state.state, book.state.account):
+            changes.append(SaveInterval(interval=replace(book.state, until_ms=at_ms)))
+            book.state = _of_instance(worker.id, at_ms, state, account)
+            changes.append(SaveInterval(interval=book.state))
+        bill = self._bill_now(worker, book, state, at_ms)
+        if bill != book.bill:
+            book.bill = bill
+            changes.append(SaveBill(bill=bill))
+
+    def _open(
+        self, worker: Worker, state: BilledState, now_ms: int, changes: list[Change]
+    ) -> _Book:
+        """Begin the book of a worker that is new, or has come back."""
+        known = self._ended.pop(worker.id, None)
+        launch = self._pool.launches.get(worker.token)
+        created_ms = now_ms if launch is None else min(now_ms, ms_of(launch.launch.created_at))
+        bill = known or InstanceBill(
+            instance_id=worker.id,
+            type_name=worker.type.name,
+            provider_type=worker.type.provider_type,
+            preemptible=worker.type.preemptible,
+            nusd_per_hour=nusd_of(worker.type.price_usd_per_hour),
+            payer=CLUSTER if launch is None else _account_of_payer(launch.launch.payer),
+            created_ms=created_ms,
+            rule=self._rule,
+        )
+        # One that has come back was there all the time.
+        from_ms = now_ms if bill.gone_ms is None else bill.gone_ms
+        bill = replace(bill, seen_ms=None, gone_ms=None, final=False)
+        interval = _of_instance(worker.id, from_ms, state, CLUSTER)
+        changes += [SaveBill(bill=bill), SaveInterval(interval=interval)]
+        book = self._books[worker.id] = _Book(bill=bill, state=interval)
+        return book
+
+    def _update_attempts(
+        self, worker: Worker, book: _Book, at_ms: int, changes: list[Change]
+    ) -> None:
+        there = worker.load.attempts
+        left = sorted(book.attempts.keys() - there.keys())
+        changes += [self._closed(book.attempts.pop(attempt_id), at_ms) for attempt_id in left]
+        for attempt_id in sorted(there.keys() - book.attempts.keys()):
+            interval = self._of_attempt(worker, attempt_id, at_ms)
+            book.attempts[attempt_id] = interval
+            changes.append(SaveInterval(interval=interval))
+
+    def _closed(self, interval: Interval, at_ms: int) -> SaveInterval:
+        """Return the end of an attempt's interval; its outcome may only be known later."""
+        ended_as = self._table.ended_as
+        closed = replace(interval, until_ms=max(at_ms, interval.from_ms))
+        if interval.holder in ended_as:
+            closed = replace(closed, outcome=_outcome(ended_as, interval.holder))
+        elif interval.holder in self._table.open_attempts:
+            self._unsettled[interval.holder] = closed
+        return SaveInterval(interval=closed)
+
+    def _of_attempt(self, worker: Worker, attempt_id: str, at_ms: int) -> Interval:
+        found = self._table.of_attempt(attempt_id)
+        share, account, cause = Fraction(0), CLUSTER, LEAK
+        if found is not None:
+            container, _ = found
+            share = self._share(worker, container, attempt_id)
+            account = self.account_of(container)
+            cause = DAEMON if container.pinned_to else ""
+        return Interval(
+            instance_id=worker.id,
+            holder=attempt_id,
+            from_ms=at_ms,
+            state=BilledState.WORK,
+            share=share,
+            account=account,
+            cause=cause,
+        )
+
+    def _share(self, worker: Worker, container: Container, attempt_id: str) -> Fraction:
+        if placement_of(container, self._placement) is Placement.EXCLUSIVE:
+            return Fraction(1)
+        return dominant_share(worker.load.attempts[attempt_id], worker.type.allocatable)
+
+    def account_of(self, container: Container) -> Account:
+        """Return whom a container's time is booked to."""
+        job = self._table.jobs.job(container.job_id) if container.job_id else None
+        return Account(
+            project=container.project,
+            user=container.user,
+            job_name=container.spec.name if job is None else job.name,
+            job_id=container.job_id,
+            task=container.task,
+            array_index=container.array_index,
+            container_id=container.id,
+            labels=container.spec.labels,
+        )
+
+    def _bill_now(
+        self, worker: Worker, book: _Book, state: BilledState, at_ms: int
+    ) -> InstanceBill:
+        """Return the bill of a worker with what has come to be known of it."""
+        bill = book.bill
+        if is_stand_in(bill.type_name) and not is_stand_in(worker.type.name):
+            bill = replace(
+                bill,
+                type_name=worker.type.name,
+                provider_type=worker.type.provider_type,
+                preemptible=worker.type.preemptible,
+                nusd_per_hour=nusd_of(worker.type.price_usd_per_hour),
+            )
+        ready = worker.state in READY
+        unwanted = state is BilledState.UNWANTED
+        return replace(
+            bill,
+            running_ms=_first(bill.running_ms, at_ms, state is not BilledState.PENDING),
+            ready_ms=_first(bill.ready_ms, at_ms, ready),
+            used_ms=_first(bill.used_ms, at_ms, bool(book.attempts)),
+            unwanted_ms=_first(bill.unwanted_ms, at_ms, unwanted),
+        )
+
+
+def _first(known_ms: int | None, at_ms: int, is_so: bool) -> int | None:
+    """Return when something was first so."""
+    return at_ms if known_ms is None and is_so else known_ms
+
+
+def _by_holder(attempts: Mapping[str, Interval]) -> list[Interval]:
+    return [attempts[holder] for holder in sorted(attempts)]
+
+
+def _outcome(ended_as: Mapping[str, AttemptOutcome], attempt_id: str) -> Outcome:
+    return _OUTCOMES[ended_as[attempt_id]]
+
+
+def _of_instance(worker_id: str, at_ms: int, state: BilledState, account: Account) -> Interval:
+    return Interval(
+        instance_id=worker_id, holder=OF_INSTANCE, from_ms=at_ms, state=state, account=account
+    )
+
+
+def _account_of_payer(payer: Payer) -> Account:
+    return Account(project=payer.project or "", user=payer.user or "", job_name=payer.job_name)
+
+
+def _held_by(worker: Worker) -> Account:
+    """Return who holds an instance, as far as that is known."""
+    return Account(user="" if worker.note is None else worker.note.by)
+
+
+def _state_of(worker: Worker, book: _Book | None) -> BilledState:
+    """Return what a worker is beside the work of attempts."""
+    match worker.state:
+        case WorkerState.SHUTDOWN:
+            asked = worker.shutdown.destroyed_at
+            return BilledState.UNWANTED if asked else BilledState.DRAINING
+        case WorkerState.UNKNOWN | WorkerState.BOOTING:
+            if book is not None and book.bill.ready_ms is not None:
+                return _ready_state(worker)
+            return BilledState.BOOTING if worker.cloud.address else BilledState.PENDING
+        case WorkerState.IDLE | WorkerState.RUNNING:
+            return _ready_state(worker)
+        case unknown:
+            assert_never(unknown)
+
+
+def _ready_state(worker: Worker) -> BilledState:
+    """Return what a worker is that was ready once and is not on its way to its end."""
+    if worker.load.busy_with:
+        return BilledState.ROOM
+    if not worker.link.session_up:
+        return BilledState.UNREACHABLE
+    match worker.behavior:
+        case IdleBehavior.HOLD:
+            return BilledState.HELD
+        case IdleBehavior.DRAIN:
+            return BilledState.DRAINING
+        case IdleBehavior.RUN:
+            return BilledState.EMPTY
+        case unknown:
+            assert_never(unknown)

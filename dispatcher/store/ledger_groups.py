@@ -1,0 +1,199 @@
+"""The rollups of the ledger in the store: sums of lines by hour, day and group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, literal, select
+
+from longshore.dispatcher.domain.ledger import (
+    MS_PER_HOUR,
+    BilledState,
+    BookedHour,
+    Column,
+    Group,
+    Outcome,
+    PriceSource,
+    Total,
+)
+from longshore.dispatcher.domain.queries import LedgerDue
+from longshore.dispatcher.store import ledger_tables as tables
+from longshore.dispatcher.store import sqlite
+
+HOURS_PER_DAY: Final = 24
+_SPLIT: Final = 10**12
+_BOOKED_ROW: Final = 1
+_LABELS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+_NAMES = tuple(column.name for column in tables.groups.columns if column.name != "id")
+_INSERT_GROUP = sqlite.insert_new(tables.groups)
+_FIND_GROUP = select(tables.groups.c.id).where(
+    *(tables.groups.c[name] == bindparam(f"of_{name}") for name in _NAMES)
+)
+_SAVE_BOOKED = sqlite.upsert(tables.booked, keep=())
+
+
+def save_hour(connection: Connection, booked: BookedHour) -> None:
+    """Replace the sums of an hour, and with them those of its day."""
+    connection.execute(delete(tables.hours).where(tables.hours.c.hour == booked.hour))
+    rows = [
+        {"hour": booked.hour, "group_id": _group_id(connection, group), **_total_values(total)}
+        for group, total in booked.totals
+    ]
+    if rows:
+        connection.execute(insert(tables.hours), rows)
+    _save_day(connection, booked.hour // HOURS_PER_DAY)
+    if booked.hour >= fetch_booked_until(connection):
+        connection.execute(_SAVE_BOOKED, {"id": _BOOKED_ROW, "until_hour": booked.hour + 1})
+
+
+def _save_day(connection: Connection, day: int) -> None:
+    connection.execute(delete(tables.days).where(tables.days.c.day == day))
+    hours, first = tables.hours, day * HOURS_PER_DAY
+    summed = (
+        select(literal(day), hours.c.group_id, *(func.sum(column) for column in _sums(hours)))
+        .where(hours.c.hour >= first, hours.c.hour < first + HOURS_PER_DAY)
+        .group_by(hours.c.group_id)
+    )
+    names = [column.name for column in tables.days.columns]
+    connection.execute(insert(tables.days).from_select(names, summed))
+
+
+def _sums(table: Any) -> list[Any]:
+    """Return the columns that are added up."""
+    return [table.c[name] for name in _total_values(Total())]
+
+
+def _total_values(total: Total) -> dict[str, int]:
+    whole, rest = divmod(total.grains, _SPLIT)
+    uncertain_whole, uncertain_rest = divmod(total.uncertain_grains, _SPLIT)
+    return {
+        "quantity_ms": total.quantity_ms,
+        "whole": whole,
+        "rest": rest,
+        "uncertain_whole": uncertain_whole,
+        "uncertain_rest": uncertain_rest,
+    }
+
+
+def _group_id(connection: Connection, group: Group) -> int:
+    values = _group_values(group)
+    connection.execute(_INSERT_GROUP, values)
+    found = {f"of_{name}": value for name, value in values.items()}
+    return int(connection.execute(_FIND_GROUP, found).scalar_one())
+
+
+def _group_values(group: Group) -> dict[str, Any]:
+    return {
+        "project": group.project,
+        "user": group.user,
+        "job_name": group.job_name,
+        "labels": msgspec.json.encode(group.labels).decode(),
+        "type_name": group.type_name,
+        "preemptible": group.preemptible,
+        "zone": group.zone,
+        "state": group.state.value,
+        "column": group.column.value,
+        "cause": group.cause,
+        "outcome": group.outcome.value,
+        "price_source": group.price_source.value,
+    }
+
+
+def _group_from_row(row: Row[Any]) -> Group:
+    named = row._mapping
+    return Group(
+        project=row.project,
+        user=row.user,
+        job_name=row.job_name,
+        labels=_LABELS.decode(row.labels),
+        type_name=row.type_name,
+        preemptible=row.preemptible,
+        zone=row.zone,
+        state=BilledState(row.state),
+        column=Column(named["column"]),
+        cause=row.cause,
+        outcome=Outcome(row.outcome),
+        price_source=PriceSource(row.price_source),
+    )
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def fetch_booked_until(connection: Connection) -> int:
+    """Return the hour up to which all is booked, 0 where nothing is."""
+    return connection.execute(select(tables.booked.c.until_hour)).scalar_one_or_none() or 0
+
+
+def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> LedgerDue:
+    """Return which hours are to be booked: see `Store.ledger_due`."""
+    marks, booked_until = tables.marks, fetch_booked_until(connection)
+    first = booked_until or _first_hour(connection)
+    last = min(before_hour, booked_until)
+    changed = select(marks).where(marks.c.hour < last).order_by(marks.c.hour).limit(at_most)
+    hours = {row.hour: row.times for row in connection.execute(changed)}
+    if first is not None:
+        new = range(first, min(before_hour, first + at_most))
+        marked = select(marks).where(marks.c.hour >= first, marks.c.hour < before_hour)
+        times = {row.hour: row.times for row in connection.execute(marked)}
+        hours |= {hour: times.get(hour, 0) for hour in new}
+    return LedgerDue(hours=hours)
+
+
+def _first_hour(connection: Connection) -> int | None:
+    """Return the first hour about which anything is known, None for none."""
+    earliest_ms = connection.execute(select(func.min(tables.bills.c.created_ms))).scalar()
+    return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
+
+
+def _fetch_groups(connection: Connection) -> dict[int, Group]:
+    """Return all groups that were ever booked, by their number."""
+    return {row.id: _group_from_row(row) for row in connection.execute(select(tables.groups))}
+
+
+def fetch_totals(
+    connection: Connection, spans: Sequence[tuple[int, int]]
+) -> Iterator[Mapping[Group, Total]]:
+    """Yield, for each span of hours [from, until), the sums of what is booked, by group.
+
+    Whole days are read as such.
+    """
+    groups = _fetch_groups(connection)
+    for from_hour, until_hour in spans:
+        first_day, last_day = -(-from_hour // HOURS_PER_DAY), until_hour // HOURS_PER_DAY
+        found: dict[int, Total] = {}
+        if first_day >= last_day:
+            _add_up(connection, _between(tables.hours, "hour", from_hour, until_hour), found)
+        else:
+            edges = (
+                (from_hour, first_day * HOURS_PER_DAY),
+                (last_day * HOURS_PER_DAY, until_hour),
+            )
+            for start, end in edges:
+                if start < end:
+                    _add_up(connection, _between(tables.hours, "hour", start, end), found)
+            _add_up(connection, _between(tables.days, "day", first_day, last_day), found)
+        yield {groups[group_id]: total for group_id, total in found.items()}
+
+
+def _between(table: Any, period: str, first: int, end: int) -> Select[Any]:
+    return (
+        select(table.c.group_id, *(func.sum(column).label(column.name) for column in _sums(table)))
+        .where(table.c[period] >= first, table.c[period] < end)
+        .group_by(table.c.group_id)
+    )
+
+
+def _add_up(connection: Connection, query: Select[Any], found: dict[int, Total]) -> None:
+    for group_id, quantity_ms, whole, rest, uncertain_whole, uncertain_rest in connection.execute(
+        query
+    ):
+        total = Total(
+            quantity_ms=quantity_ms,
+            grains=whole * _SPLIT + rest,
+            uncertain_grains=uncertain_whole * _SPLIT + uncertain_rest,
+        )
+        known = found.get(group_id)
+        found[group_id] = total if known is None else known.plus(total)

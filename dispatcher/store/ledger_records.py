@@ -1,0 +1,222 @@
+"""The ledger in the store: its rows, its changes, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Row, bindparam, delete, or_, select
+
+from longshore.dispatcher.cost.dirty import hours_changed, hours_of
+from longshore.dispatcher.domain.ledger import (
+    MS_PER_HOUR,
+    Account,
+    BilledState,
+    BookedHour,
+    InstanceBill,
+    Interval,
+    Outcome,
+    Price,
+    PriceRow,
+    PriceSource,
+)
+from longshore.dispatcher.domain.messages import SaveBill, SaveInterval
+from longshore.dispatcher.domain.queries import LedgerFacts
+from longshore.dispatcher.store import ledger_tables as tables
+from longshore.dispatcher.store import sqlite
+from longshore.dispatcher.store.ledger_groups import save_hour
+from longshore.drivers.billing import Billed, BillingRule
+
+_RULE = msgspec.json.Decoder(BillingRule)
+_BILLED = msgspec.json.Decoder(Billed)
+_LABELS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+_ENCODER = msgspec.json.Encoder()
+_STATES = {state.value: state for state in BilledState}
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_SOURCES = {source.value: source for source in PriceSource}
+_MARGIN_MS: Final = MS_PER_HOUR
+"""How much earlier or later than we saw it a cloud may have billed an instance."""
+
+_SAVE_INTERVAL = sqlite.upsert(tables.intervals, keep=())
+_SAVE_BILL = sqlite.upsert(tables.bills, keep=())
+_MARK = sqlite.count_up(tables.marks, "times")
+_UNMARK = delete(tables.marks).where(
+    tables.marks.c.hour == bindparam("of_hour"), tables.marks.c.times == bindparam("as_read")
+)
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def _interval_values(interval: Interval) -> dict[str, Any]:
+    account = interval.account
+    return {
+        "instance_id": interval.instance_id,
+        "holder": interval.holder,
+        "from_ms": interval.from_ms,
+        "until_ms": interval.until_ms,
+        "state": interval.state.value,
+        "share": str(interval.share),
+        "project": account.project,
+        "user": account.user,
+        "job_name": account.job_name,
+        "job_id": account.job_id,
+        "task": account.task,
+        "array_index": account.array_index,
+        "container_id": account.container_id,
+        "labels": _ENCODER.encode(account.labels).decode() if account.labels else "",
+        "cause": interval.cause,
+        "outcome": interval.outcome.value,
+    }
+
+
+def _interval_from_row(row: Row[Any]) -> Interval:
+    return Interval(
+        instance_id=row.instance_id,
+        holder=row.holder,
+        from_ms=row.from_ms,
+        until_ms=row.until_ms,
+        state=_STATES[row.state],
+        share=Fraction(row.share),
+        account=Account(
+            project=row.project,
+            user=row.user,
+            job_name=row.job_name,
+            job_id=row.job_id,
+            task=row.task,
+            array_index=row.array_index,
+            container_id=row.container_id,
+            labels=_LABELS.decode(row.labels) if row.labels else (),
+        ),
+        cause=row.cause,
+        outcome=_OUTCOMES[row.outcome],
+    )
+
+
+def _bill_values(bill: InstanceBill) -> dict[str, Any]:
+    return {
+        "instance_id": bill.instance_id,
+        "type_name": bill.type_name,
+        "provider_type": bill.provider_type,
+        "preemptible": bill.preemptible,
+        "nusd_per_hour": bill.nusd_per_hour,
+        "payer_project": bill.payer.project,
+        "payer_user": bill.payer.user,
+        "payer_job_name": bill.payer.job_name,
+        "created_ms": bill.created_ms,
+        "rule": _ENCODER.encode(bill.rule).decode(),
+        "billed": _ENCODER.encode(bill.billed).decode(),
+        "running_ms": bill.running_ms,
+        "ready_ms": bill.ready_ms,
+        "used_ms": bill.used_ms,
+        "unwanted_ms": bill.unwanted_ms,
+        "seen_ms": bill.seen_ms,
+        "gone_ms": bill.gone_ms,
+        "final": bill.final,
+    }
+
+
+def _bill_from_row(row: Row[Any]) -> InstanceBill:
+    return InstanceBill(
+        instance_id=row.instance_id,
+        type_name=row.type_name,
+        provider_type=row.provider_type,
+        preemptible=row.preemptible,
+        nusd_per_hour=row.nusd_per_hour,
+        payer=Account(project=row.payer_project, user=row.payer_user, job_name=row.payer_job_name),
+        created_ms=row.created_ms,
+        rule=_RULE.decode(row.rule),
+        billed=_BILLED.decode(row.billed),
+        running_ms=row.running_ms,
+        ready_ms=row.ready_ms,
+        used_ms=row.used_ms,
+        unwanted_ms=row.unwanted_ms,
+        seen_ms=row.seen_ms,
+        gone_ms=row.gone_ms,
+        final=row.final,
+    )
+
+
+# ---- changes -------------------------------------------------------------------------------------
+
+
+def save_intervals(connection: Connection, changes: Sequence[SaveInterval]) -> None:
+    """Write intervals, in order, and mark the hours that they change and that may be booked."""
+    connection.execute(_SAVE_INTERVAL, [_interval_values(each.interval) for each in changes])
+    changed = (hours_of(each.interval, late=each.late) for each in changes)
+    _mark(connection, (hour for hours in changed for hour in hours))
+
+
+def save_bills(connection: Connection, changes: Sequence[SaveBill]) -> None:
+    """Write what bills are reckoned by, in order, and mark the hours that change with it."""
+    for change in changes:
+        found = select(tables.bills).where(tables.bills.c.instance_id == change.bill.instance_id)
+        row = connection.execute(found).one_or_none()
+        before = None if row is None else _bill_from_row(row)
+        connection.execute(_SAVE_BILL, _bill_values(change.bill))
+        _mark(connection, hours_changed(before, change.bill))
+
+
+def save_booked_hour(connection: Connection, booked: BookedHour) -> None:
+    """Replace the rollup of an hour; a mark that came while it was reckoned stays."""
+    save_hour(connection, booked)
+    connection.execute(_UNMARK, {"of_hour": booked.hour, "as_read": booked.marks})
+
+
+def _mark(connection: Connection, hours: Iterable[int]) -> None:
+    rows = [{"hour": hour, "times": 1} for hour in sorted(set(hours))]
+    if rows:
+        connection.execute(_MARK, rows)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interval]]:
+    """Return what a restart goes on with: bills that are not settled, and open intervals."""
+    unsettled = select(tables.bills).where(tables.bills.c.final.is_(False))
+    rows = connection.execute(unsettled.order_by(tables.bills.c.instance_id)).all()
+    open_ = select(tables.intervals).where(tables.intervals.c.until_ms.is_(None), tables.IS_LONG)
+    order = (tables.intervals.c.instance_id, tables.intervals.c.holder, tables.intervals.c.from_ms)
+    intervals = connection.execute(open_.order_by(*order)).all()
+    return [_bill_from_row(row) for row in rows], [_interval_from_row(row) for row in intervals]
+
+
+def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> LedgerFacts:
+    """Return the facts about some hours; of instances those whose billing may touch them."""
+    from_ms, until_ms = from_hour * MS_PER_HOUR, until_hour * MS_PER_HOUR
+    bills = tables.bills
+    touching = select(bills).where(
+        bills.c.created_ms < until_ms + _MARGIN_MS,
+        or_(bills.c.gone_ms.is_(None), bills.c.gone_ms >= from_ms - _MARGIN_MS),
+    )
+    found = connection.execute(touching.order_by(bills.c.instance_id)).all()
+    intervals = tables.intervals
+    lately = select(intervals).where(
+        intervals.c.from_ms >= from_ms - tables.LONG_MS - _MARGIN_MS,
+        intervals.c.from_ms < until_ms + _MARGIN_MS,
+        or_(intervals.c.until_ms.is_(None), intervals.c.until_ms >= from_ms - _MARGIN_MS),
+    )
+    long = select(intervals).where(
+        tables.IS_LONG,
+        intervals.c.from_ms < from_ms - tables.LONG_MS - _MARGIN_MS,
+        or_(intervals.c.until_ms.is_(None), intervals.c.until_ms >= from_ms - _MARGIN_MS),
+    )
+    rows = [*connection.execute(long), *connection.execute(lately)]
+    return LedgerFacts(
+        bills=tuple(_bill_from_row(row) for row in found),
+        intervals=tuple(_interval_from_row(row) for row in rows),
+        prices=tuple(_price_rows(connection)),
+    )
+
+
+def _price_rows(connection: Connection) -> Iterable[PriceRow]:
+    for row in connection.execute(select(tables.prices)):
+        yield PriceRow(
+            type_name=row.type_name,
+            zone=row.zone,
+            valid_from_ms=row.valid_from_ms,
+            price=Price(nusd_per_hour=row.nusd_per_hour, source=_SOURCES[row.source]),
+        )
