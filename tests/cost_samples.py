@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from longshore.dispatcher.cost.focus import FocusContext
-from longshore.dispatcher.cost.lines import (
+from longshore.dispatcher.cost.utc_calendar import month_hours
+from longshore.dispatcher.domain.ledger import (
     CLUSTER,
     MS_PER_HOUR,
     Account,
@@ -19,7 +20,6 @@ from longshore.dispatcher.cost.lines import (
     Price,
     PriceSource,
 )
-from longshore.dispatcher.cost.utc_calendar import month_hours
 
 MONTH: Final = month_hours("2026-10")
 

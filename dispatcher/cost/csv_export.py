@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
-from longshore.dispatcher.cost.lines import MS_PER_HOUR, CostLine
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, price_of
+from longshore.dispatcher.cost import money
 from longshore.dispatcher.cost.running_decimals import RunningDecimal
-from longshore.dispatcher.cost.utc_calendar import hour_text
+from longshore.dispatcher.cost.utc_calendar import utc_hour_text
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine
 
 Cell = str | int | Decimal | None
 """What may stand in a cell; None is an empty one."""
@@ -85,12 +85,12 @@ def lines_csv(lines: Iterable[CostLine], labels: Sequence[str] = ()) -> Iterator
 
 
 def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[list[Cell]]:
-    usd, hours = RunningDecimal(GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
+    usd, hours = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
     uncertain_hours = RunningDecimal(MS_PER_HOUR)
     for line in lines:
         account, chosen = line.account, dict(line.account.labels)
         yield [
-            hour_text(line.hour),
+            utc_hour_text(line.hour),
             line.instance_id,
             line.type_name,
             line.provider_type,
@@ -110,7 +110,7 @@ def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[lis
             line.outcome.value,
             hours.next(line.quantity_ms),
             uncertain_hours.next(line.uncertain_ms),
-            price_of(line.price.nusd_per_hour),
+            money.price_of(line.price.nusd_per_hour),
             line.price.source.value,
             usd.next(line.grains),
             *(chosen.get(key) for key in labels),

@@ -20,11 +20,11 @@ from decimal import Decimal
 from enum import Enum
 from typing import Final, Protocol
 
+from longshore.dispatcher.cost import money
 from longshore.dispatcher.cost.csv_export import Cell, csv_text
-from longshore.dispatcher.cost.lines import CLUSTER, MS_PER_HOUR, BilledState, CostLine
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, price_of
 from longshore.dispatcher.cost.running_decimals import RunningDecimal
-from longshore.dispatcher.cost.utc_calendar import hour_text, month_of
+from longshore.dispatcher.cost.utc_calendar import month_of, utc_hour_text
+from longshore.dispatcher.domain.ledger import CLUSTER, MS_PER_HOUR, BilledState, CostLine
 from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG
 
 UNIT: Final = "Hours"
@@ -113,7 +113,7 @@ def _cost(row: _Row) -> Decimal:
 
 
 def _unit_price(row: _Row) -> Decimal:
-    return price_of(row.line.price.nusd_per_hour)
+    return money.price_of(row.line.price.nusd_per_hour)
 
 
 def _region(row: _Row) -> str | None:
@@ -170,10 +170,10 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _must("BillingAccountId", lambda row: row.context.account_id),
     _must("BillingAccountName", lambda row: row.context.account_name or None),
     _must("BillingCurrency", lambda row: row.context.currency),
-    _must("BillingPeriodStart", lambda row: hour_text(row.month.start)),
-    _must("BillingPeriodEnd", lambda row: hour_text(row.month.stop)),
-    _must("ChargePeriodStart", lambda row: hour_text(row.line.hour)),
-    _must("ChargePeriodEnd", lambda row: hour_text(row.line.hour + 1)),
+    _must("BillingPeriodStart", lambda row: utc_hour_text(row.month.start)),
+    _must("BillingPeriodEnd", lambda row: utc_hour_text(row.month.stop)),
+    _must("ChargePeriodStart", lambda row: utc_hour_text(row.line.hour)),
+    _must("ChargePeriodEnd", lambda row: utc_hour_text(row.line.hour + 1)),
     _must("ChargeCategory", lambda _: "Usage"),
     _must("ChargeClass", lambda row: "Correction" if row.line.quantity_ms < 0 else None),
     _must("ChargeDescription", lambda row: f"{row.line.cause} on {row.line.type_name}"),
@@ -239,7 +239,7 @@ def focus_rows(
 ) -> Iterator[list[Cell]]:
     """Yield the row of each line, as `columns_of` has the columns; costs add up exactly."""
     made = [column.made for column in columns_of(version)]
-    cost, hours = RunningDecimal(GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
+    cost, hours = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
     month = range(0)
     for line in lines:
         if line.hour not in month:

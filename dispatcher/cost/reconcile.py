@@ -37,8 +37,8 @@ from fractions import Fraction
 from typing import Final
 
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
-from longshore.dispatcher.cost.lines import CostLine
 from longshore.dispatcher.cost.money import GRAINS_PER_USD, exact_usd
+from longshore.dispatcher.domain.ledger import CostLine
 
 _EXACT: Final = Context(prec=200, traps=[Inexact, InvalidOperation, Overflow])
 _MS_PER_S: Final = 1000

@@ -23,7 +23,7 @@ _TIME = re.compile(
 )
 
 
-def hour_text(hour: int) -> str:
+def utc_hour_text(hour: int) -> str:
     """Return the beginning of an hour as ISO 8601 in UTC."""
     return moment(hour * HOUR_S)
 
@@ -44,7 +44,7 @@ def month_hours(month: str) -> range:
 
 def month_of(hour: int) -> range:
     """Return the hours of the month that an hour is in."""
-    return month_hours(hour_text(hour)[:7])
+    return month_hours(utc_hour_text(hour)[:7])
 
 
 def seconds_of(text: str) -> int:

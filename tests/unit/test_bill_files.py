@@ -27,7 +27,7 @@ from longshore.dispatcher.cli.bill_files import (
 from longshore.dispatcher.cost.bills import ChargeKind
 from longshore.dispatcher.cost.focus import FocusVersion, write_focus
 from longshore.dispatcher.cost.reconcile import reconcile
-from longshore.dispatcher.cost.utc_calendar import hour_text
+from longshore.dispatcher.cost.utc_calendar import utc_hour_text
 from tests.bill_samples import CUR_ROW, FOCUS_ROW, written
 from tests.cost_samples import CONTEXT, MONTH, many
 
@@ -85,8 +85,8 @@ def test_a_generated_bill_of_each_cloud_is_read_whole(
     )
     assert {ChargeKind.INSTANCE, ChargeKind.COMMITMENT} < {each.kind for each in lines}
     for row, line in zip(rows, lines, strict=True):
-        assert hour_text(line.first_hour) == row["ChargePeriodStart"]
-        assert hour_text(line.end_hour) == row["ChargePeriodEnd"]
+        assert utc_hour_text(line.first_hour) == row["ChargePeriodStart"]
+        assert utc_hour_text(line.end_hour) == row["ChargePeriodEnd"]
         if line.kind is ChargeKind.INSTANCE:
             assert line.usage_s == Decimal(row["ConsumedQuantity"]) * 3600
     assert list(read_bill(packed(file))) == lines

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from longshore.dispatcher.cost.utc_calendar import hour_text, month_hours, month_of, seconds_of
+from longshore.dispatcher.cost.utc_calendar import month_hours, month_of, seconds_of, utc_hour_text
 
 
 @pytest.mark.parametrize("year", [1970, 1999, 2000, 2024, 2026, 2100])
@@ -39,7 +39,7 @@ def test_what_is_no_month_is_refused_with_an_example(month: str) -> None:
     ],
 )
 def test_a_time_is_read(text: str, hour: str) -> None:
-    assert hour_text(seconds_of(text) // 3600) == hour
+    assert utc_hour_text(seconds_of(text) // 3600) == hour
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from longshore.dispatcher.cost.focus import (
     columns_of,
     write_focus,
 )
-from longshore.dispatcher.cost.lines import CostLine, Price, PriceSource
 from longshore.dispatcher.cost.money import usd
+from longshore.dispatcher.domain.ledger import CostLine, Price, PriceSource
 from tests.cost_samples import ALIGN, CONTEXT, IDLE, MONTH, WORK, many
 
 MANDATORY_1_2 = frozenset(

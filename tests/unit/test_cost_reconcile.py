@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
-from longshore.dispatcher.cost.lines import MS_PER_HOUR, CostLine, Price, PriceSource
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
 from longshore.dispatcher.cost.reconcile import (
     Correction,
@@ -21,6 +20,7 @@ from longshore.dispatcher.cost.reconcile import (
     corrections,
     reconcile,
 )
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine, Price, PriceSource
 from tests.cost_samples import IDLE, MONTH, WORK, many
 
 HOUR = MONTH.start
