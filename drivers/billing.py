@@ -7,7 +7,7 @@ no dispatcher ran, and have been billed before it was first listed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -70,7 +70,8 @@ class Billed:
 
     A time is told where the cloud knows it, by the rule, and not before it has come: `billed_from`
     of an instance whose billing has begun, `billed_until` of one whose billing has ended. Where a
-    cloud tells it only roughly, the other end of what it may be goes with it.
+    cloud tells it only roughly, the other end of what it may be goes with it. Of one that ended
+    before its billing began both are its end: nothing was billed, and no minimum.
     """
 
     #: None where it is not told, or has not come.
@@ -84,6 +85,45 @@ class Billed:
     ended_by: EndedBy | None = None
     #: Where it is, as prices depend on it ("eu-central-1a"), "" where that is not told.
     zone: str = ""
+
+    def later_by(self, seconds: float) -> Billed:
+        """Return it with all times later by so much: told on another clock."""
+        begun, ended = self.billed_from, self.billed_until
+        return replace(
+            self,
+            billed_from=None if begun is None else begun + seconds,
+            billed_until=None if ended is None else ended + seconds,
+        )
+
+    def once_told(self, more: Billed) -> Billed:
+        """Return what is known once the cloud has told `more` of the same instance.
+
+        What was told is never forgotten. Of two words on one time the narrower counts, else the
+        first: a cloud may date an instance anew that was stopped and started, and it was billed
+        before.
+        """
+        begun, begun_slack_s = _narrower(
+            (self.billed_from, self.from_slack_s), (more.billed_from, more.from_slack_s)
+        )
+        ended, ended_slack_s = _narrower(
+            (self.billed_until, self.until_slack_s), (more.billed_until, more.until_slack_s)
+        )
+        return Billed(
+            billed_from=begun,
+            from_slack_s=begun_slack_s,
+            billed_until=ended,
+            until_slack_s=ended_slack_s,
+            ended_by=self.ended_by or more.ended_by,
+            zone=self.zone or more.zone,
+        )
+
+
+def _narrower(
+    known: tuple[float | None, float], more: tuple[float | None, float]
+) -> tuple[float | None, float]:
+    if known[0] is None or (more[0] is not None and more[1] < known[1]):
+        return more
+    return known
 
 
 NOTHING_BILLED = Billed()

@@ -100,6 +100,8 @@ class Capability(Enum):
     """It is `Leftovers`: it lists what stays of an instance, such as volumes."""
     INTERRUPTION_NOTICES = "interruption-notices"
     """It is `WarnsOfInterruption`, and its command is not ""."""
+    BILLING = "billing"
+    """It is `Bills`, and its instances tell when they are billed (`TellsBilling`)."""
     OFFERS = "offers"
     """`DriverInfo.offers` tells which instance types the account can have."""
 

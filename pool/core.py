@@ -10,6 +10,7 @@ to `notices`. What a `PoolCore` keeps, by group:
 - *What outlives a worker*: its key, what admins asked for (`asked_...`), and how it left
   (`doubtful`, `ended`). An instance that one listing lacks may be in the next, so that this is
   forgotten an hour after the worker is: `forget_later` sets the time, `forget` does it.
+- *What the cloud is to tell*: `bills`, of those that are gone.
 - *What makes things wait*: `holds` of creates, `cloud_gate` and `probe_gate` for the rates of calls
   and probes, and the `timers`, which are all the deadlines that there are.
 - *What listings tell*: when the last one was, how the next stands, and until the first complete one
@@ -34,6 +35,7 @@ from longshore.pool.changes import ChangeFeed
 from longshore.pool.charging import charge, found_as, room_left, shares_a_cpu
 from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.messages import (
+    AskBills,
     CloseSession,
     CreateInstance,
     DestroyInstance,
@@ -60,6 +62,7 @@ from longshore.pool.model import (
     WorkerState,
     stray_id,
 )
+from longshore.pool.open_bills import OpenBills
 from longshore.pool.pool_events import (
     AttemptEnd,
     EndKind,
@@ -118,11 +121,13 @@ class PoolCore:
         quota_groups: Mapping[str, str],
         store: str = "",
         spares_unknown: bool = False,
+        asks_bills: bool = False,
     ) -> None:
         """Make the state of a pool that knows no instance.
 
         `store` is the id of the store that knows what was placed, "" where stores have none;
         `spares_unknown` says that another store may have known instances that nobody can reach.
+        `asks_bills` says that the driver can be asked how instances were billed (`Bills`).
         `dice` returns numbers from 0 to below 1; `quota_groups` names the cloud's limit that each
         type (by name) counts against, types that are not in it share one.
         """
@@ -144,6 +149,7 @@ class PoolCore:
         self.asked_behaviors: dict[str, IdleBehavior] = {}
         self.asked_notes: dict[str, BehaviorNote] = {}
         self.asked_kills: dict[str, str] = {}
+        self.bills = OpenBills(asks=asks_bills)
         self.holds = CreateBackoff(settings=settings, types=types, groups=quota_groups)
         self.cloud_gate = CloudGate(settings.max_cloud_ops_per_second)
         self.probe_gate = ProbeGate(settings.max_probes_per_second)
@@ -179,7 +185,7 @@ class PoolCore:
 
     def ask_cloud(
         self,
-        call: ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance,
+        call: ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance | AskBills,
         now: float,
     ) -> None:
         """Send a call of the cloud's when its turn comes: at once, or later by a timer.
@@ -209,6 +215,7 @@ class PoolCore:
     def add_worker(self, seen: InstanceSeen, type_: InstanceType, *, now: float) -> Worker:
         """Make the record of an instance that was not known; its state is `unknown`."""
         tags = dict(seen.tags)
+        billed = self.bills.there(seen, self.unlisted.pop(seen.id, None))
         worker = Worker(
             id=seen.id,
             type=type_,
@@ -219,7 +226,7 @@ class PoolCore:
             behavior=self.asked_behaviors.get(seen.id, behavior_from(tags)),
             untagged=seen.id in self.asked_behaviors,
             noted=self.asked_notes.get(seen.id),
-            cloud=CloudRecord(address=seen.address, listed_at=now),
+            cloud=CloudRecord(address=seen.address, listed_at=now, billed=billed),
             link=LinkRecord(host_key=self.pinned_keys.get(seen.id, ""), boots_since=now),
             load=LoadRecord(expected=self.machines.get(type_.name)),
             shutdown=ShutdownRecord(killed=self.asked_kills.get(seen.id)),
@@ -228,7 +235,6 @@ class PoolCore:
         if worker.noted is not None and worker.noted.until is not None:
             self.timers.set(TimerKind.RELEASE, worker.id, worker.noted.until)
         self.workers[seen.id] = worker
-        self.unlisted.pop(seen.id, None)
         self.doubtful.pop(seen.id, None)
         self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
@@ -455,6 +461,8 @@ class PoolCore:
                 seen_at=_seen_at(worker),
             )
         )
+        self.bills.handed_in[worker.id] = worker.cloud.billed
+        self.timers.soonest(TimerKind.BILLS, "", now)
 
     def forget_later(self, instance_id: str, now: float) -> None:
         """Let the key of an instance that is gone, and what admins asked, be forgotten in an hour.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshore.drivers.interface import CLUSTER_TAG, IDLE_BEHAVIOR_TAG, TOKEN_TAG, TYPE_TAG
-from longshore.pool import absence, launching, probing, shutdown, troubles
+from longshore.pool import absence, billing, launching, probing, shutdown, troubles
 from longshore.pool.backoff import sentence
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import Listed, ListingFailed, ListInstances, SetTags
@@ -122,6 +122,7 @@ def _see(
         worker.cloud.address = seen.address
         worker.invalidate_probe()
     _hear_condition(core, worker, seen, repeated=repeated)
+    billing.hear(core, worker, seen)
     if worker.untagged and dict(seen.tags).get(IDLE_BEHAVIOR_TAG) == worker.behavior.value:
         worker.untagged = False
         core.asked_behaviors.pop(worker.id, None)

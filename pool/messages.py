@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from longshore.drivers.billing import Billed
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import Existence, InstanceType
 from longshore.pool.model import (
@@ -61,6 +62,15 @@ class FindInstance:
 
     op_id: int
     instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskBills:
+    """Ask how instances that are gone were billed; ends in `BillsTold` or `BillsFailed`."""
+
+    op_id: int
+    #: Sorted.
+    instance_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +175,7 @@ PoolCommand = (
     | DestroyInstance
     | SetTags
     | FindInstance
+    | AskBills
     | Probe
     | CloseSession
     | StartAttempt
@@ -271,6 +282,23 @@ class FindFailed:
 
     op_id: int
     instance_id: str
+    error: CloudError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillsTold:
+    """What the cloud tells of the billing of instances; nothing of those that are left out."""
+
+    op_id: int
+    #: (instance id, what is told) pairs.
+    bills: tuple[tuple[str, Billed], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillsFailed:
+    """The cloud said nothing of how instances were billed."""
+
+    op_id: int
     error: CloudError
 
 
@@ -427,6 +455,8 @@ PoolEvent = (
     | TagsFailed
     | InstanceFound
     | FindFailed
+    | BillsTold
+    | BillsFailed
     | ProbeSucceeded
     | ProbeFailed
     | SessionLost

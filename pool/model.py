@@ -8,6 +8,7 @@ from typing import Annotated, Final, assert_never
 
 import msgspec
 
+from longshore.drivers.billing import NOTHING_BILLED, Billed
 from longshore.drivers.interface import Existence, InstanceType, Power, Resources
 
 # What an instance may say of itself at most: what comes from there is kept, shown and journalled.
@@ -267,6 +268,7 @@ class InstanceSeen:
     """A driver's instance as a value: what a listing or a create said of it.
 
     `reason` is why it stands as `power` says, in the cloud's words, "" where that is not told.
+    `billed` is what was told of its billing.
     """
 
     id: str
@@ -274,6 +276,7 @@ class InstanceSeen:
     tags: tuple[tuple[str, str], ...]
     power: Power = Power.ON
     reason: str = ""
+    billed: Billed = NOTHING_BILLED
 
 
 @dataclass(slots=True, kw_only=True)
@@ -357,6 +360,8 @@ class CloudRecord:
     power_listings: int = 0
     #: Why it stands so or has ended, in the cloud's words, "" where that is not told.
     reason: str = ""
+    #: All that was ever told of its billing.
+    billed: Billed = NOTHING_BILLED
 
     @property
     def says(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from longshore.drivers.billing import Billed
 from longshore.pool.model import AttemptExit, AttemptImage, Launch
 
 
@@ -47,6 +48,18 @@ class WorkerGone:
     state: str
     reason: str
     seen_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceBilled:
+    """More is known of how an instance that is gone was billed, all that ever was told included.
+
+    What is `final` is the last word, told whole or given up; but for an instance that shows again.
+    """
+
+    instance_id: str
+    billed: Billed
+    final: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +173,7 @@ Notice = (
     | LaunchEnded
     | WorkerChanged
     | WorkerGone
+    | InstanceBilled
     | AttemptRunning
     | AttemptImageKnown
     | AttemptEnd

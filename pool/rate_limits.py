@@ -10,9 +10,15 @@ from math import inf
 
 from longshore.drivers.errors import BugError
 from longshore.pool.backoff import CallDelay
-from longshore.pool.messages import DestroyInstance, FindInstance, ListInstances, SetTags
+from longshore.pool.messages import (
+    AskBills,
+    DestroyInstance,
+    FindInstance,
+    ListInstances,
+    SetTags,
+)
 
-QueuedCall = DestroyInstance | ListInstances | FindInstance | SetTags
+QueuedCall = DestroyInstance | ListInstances | FindInstance | SetTags | AskBills
 
 # By how many seconds later ones of the kinds before may overtake: those of equal age go in this
 # order, and none waits for ever.
@@ -21,6 +27,7 @@ _PATIENCE_S: dict[type[QueuedCall], float] = {
     ListInstances: 2.0,
     FindInstance: 3.0,
     SetTags: 6.0,
+    AskBills: 10.0,
 }
 _PATIENCE_OF_CREATES_S = 4.0
 
@@ -71,6 +78,7 @@ class CloudGate:
         self.listings = CallDelay()
         self.changes = CallDelay()
         self.finds = CallDelay()
+        self.bills = CallDelay()
         self._waiting: dict[type[QueuedCall], dict[str, tuple[float, QueuedCall]]] = {
             kind: {} for kind in _PATIENCE_S
         }
@@ -82,7 +90,7 @@ class CloudGate:
 
     def ask(self, call: QueuedCall, now: float) -> None:
         """Let a call wait for its turn, in place of a waiting one that does the same."""
-        instance_id = "" if isinstance(call, ListInstances) else call.instance_id
+        instance_id = "" if isinstance(call, ListInstances | AskBills) else call.instance_id
         if isinstance(call, DestroyInstance):
             # Nobody reads the tags of what is being destroyed.
             self._waiting[SetTags].pop(instance_id, None)
@@ -137,6 +145,8 @@ class CloudGate:
     def _held_until(self, kind: type[QueuedCall]) -> float:
         if kind is ListInstances:
             return self.listings.until
+        if kind is AskBills:
+            return self.bills.until
         return self.finds.until if kind is FindInstance else self.changes.until
 
     def _next_kind(self, now: float) -> type[QueuedCall] | None:

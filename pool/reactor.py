@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from longshore.pool import (
     absence,
     attempts,
+    billing,
     boot_failures,
     interruption,
     launching,
@@ -22,6 +23,8 @@ from longshore.pool.messages import (
     AttemptExited,
     AttemptImageSeen,
     AttemptStarted,
+    BillsFailed,
+    BillsTold,
     BrokenReported,
     Created,
     CreateFailed,
@@ -73,6 +76,10 @@ def on_event(core: PoolCore, event: PoolEvent, now: float) -> None:  # noqa: C90
             absence.on_found(core, event, now)
         case FindFailed():
             absence.on_find_failed(core, event, now)
+        case BillsTold():
+            billing.on_told(core, event, now)
+        case BillsFailed():
+            billing.on_failed(core, event, now)
         case ProbeSucceeded():
             probing.on_succeeded(core, event, now)
         case ProbeFailed():
@@ -149,6 +156,7 @@ WAKES: Final[Mapping[TimerKind, _Wake]] = {
     TimerKind.HOLD: _of_pool(launching.arm_hold, plans=True),
     # Creates have their turn, which needs a pass, or others have.
     TimerKind.CLOUD: lambda core, _subject, now: launching.on_token(core, now),
+    TimerKind.BILLS: _of_pool(billing.look),
     TimerKind.PROBES: _of_pool(probing.release),
     TimerKind.KEY: _of_subject(lambda core, instance_id, _now: core.forget(instance_id)),
     TimerKind.SIZE: _of_subject(sizes.forget, plans=True),
@@ -171,3 +179,4 @@ def begin(core: PoolCore, now: float) -> None:
     core.began_at = now
     launching.begin(core, now)
     listing.request_listing(core, now)
+    billing.look(core, now)

@@ -20,6 +20,9 @@ from longshore.drivers.errors import (
 )
 from longshore.pool.histogram import Histogram
 from longshore.pool.messages import (
+    AskBills,
+    BillsFailed,
+    BillsTold,
     Created,
     CreateFailed,
     CreateInstance,
@@ -69,6 +72,7 @@ class Operation(Enum):
     DESTROY = "destroy"
     TAGS = "tags"
     FIND = "find"
+    BILLS = "bills"
 
 
 class OperationOutcome(Enum):
@@ -110,6 +114,8 @@ _OPERATION_OF: dict[type[PoolEvent], Operation] = {
     TagsFailed: Operation.TAGS,
     InstanceFound: Operation.FIND,
     FindFailed: Operation.FIND,
+    BillsTold: Operation.BILLS,
+    BillsFailed: Operation.BILLS,
 }
 _KIND_OF: dict[type[CloudError], OperationOutcome] = {
     RateLimitError: OperationOutcome.RATE_LIMIT,
@@ -158,6 +164,7 @@ class Statistics:
                     | DestroyInstance()
                     | SetTags()
                     | FindInstance()
+                    | AskBills()
                     | Probe()
                 ):
                     self._begun_at[command.op_id] = now
@@ -169,9 +176,16 @@ class Statistics:
     def heard(self, event: PoolEvent, workers: Mapping[str, Worker], now: float) -> None:
         """Count and time the outcome of a driver's call or of a probe; before it is reacted to."""
         match event:
-            case Listed() | Created() | Destroyed() | TagsSet() | InstanceFound():
+            case Listed() | Created() | Destroyed() | TagsSet() | InstanceFound() | BillsTold():
                 self._count_operation(event, OperationOutcome.OK, now)
-            case ListingFailed() | CreateFailed() | DestroyFailed() | TagsFailed() | FindFailed():
+            case (
+                ListingFailed()
+                | CreateFailed()
+                | DestroyFailed()
+                | TagsFailed()
+                | FindFailed()
+                | BillsFailed()
+            ):
                 self._count_operation(
                     event, _KIND_OF.get(type(event.error), OperationOutcome.OTHER), now
                 )
@@ -225,7 +239,9 @@ class Statistics:
         | TagsSet
         | TagsFailed
         | InstanceFound
-        | FindFailed,
+        | FindFailed
+        | BillsTold
+        | BillsFailed,
         outcome: OperationOutcome,
         now: float,
     ) -> None:

@@ -36,6 +36,7 @@ class TimerKind(StrEnum):
     LIST = "list", Lasts.ALWAYS
     HOLD = "hold", Lasts.ALWAYS
     CLOUD = "cloud", Lasts.ALWAYS
+    BILLS = "bills", Lasts.ALWAYS
     PROBES = "probes", Lasts.ALWAYS
     KEY = "key", Lasts.ALWAYS
     SIZE = "size", Lasts.ALWAYS

@@ -43,12 +43,20 @@ def refusal(code: str, message: str = "so it is", *, status: int = 400) -> Answe
 
 
 def described(
-    instance_id: str, *, state: str = "running", why: tuple[str, str] = ("", ""), **tags: str
+    instance_id: str,
+    *,
+    state: str = "running",
+    why: tuple[str, str] = ("", ""),
+    when: tuple[str, str] = ("", ""),
+    **tags: str,
 ) -> str:
     """Return an instance as EC2 describes it; `_` in the names of tags stands for `-`.
 
-    `why` are code and message of the reason for its state.
+    `why` are code and message of the reason for its state, `when` its launch time and what is said
+    of its last transition.
     """
+    launch_time, transition = when
+    times = f"<launchTime>{launch_time}</launchTime><reason>{transition}</reason>"
     code, message = why
     reason = f"<stateReason><code>{code}</code><message>{message}</message></stateReason>"
     items = "".join(
@@ -58,7 +66,8 @@ def described(
     return (
         f"<item><instanceId>{instance_id}</instanceId>"
         f"<instanceState><code>0</code><name>{state}</name></instanceState>"
-        f"{reason if code else ''}"
+        f"{reason if code else ''}{times if launch_time else ''}"
+        "<placement><availabilityZone>eu-test-1a</availabilityZone></placement>"
         "<privateIpAddress>10.0.0.7</privateIpAddress><ipAddress>198.51.100.7</ipAddress>"
         f"<tagSet>{items}</tagSet></item>"
     )

@@ -34,6 +34,11 @@ def price_of(nusd_per_hour: int) -> Decimal:
     return Decimal(nusd_per_hour).scaleb(-9)
 
 
+def usd_grains(amount_usd: Decimal) -> int:
+    """Return an amount in dollars in grains; what is finer than a grain is rounded."""
+    return round(Fraction(amount_usd) * GRAINS_PER_USD)
+
+
 def exact_usd(grains: int) -> Fraction:
     """Return an amount in dollars as it is."""
     return Fraction(grains, GRAINS_PER_USD)

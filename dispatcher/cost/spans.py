@@ -89,7 +89,7 @@ def _ends(bill: InstanceBill) -> tuple[int, int] | None:
     match bill.rule.ends:
         case BillingEnd.SHUTTING_DOWN:
             until_ms = seen_ms if bill.unwanted_ms is None else min(bill.unwanted_ms, bill.gone_ms)
-            return until_ms, bill.gone_ms - until_ms
+            return until_ms, bill.gone_ms - min(seen_ms, until_ms)
         case BillingEnd.TERMINATED:
             return bill.gone_ms, bill.gone_ms - seen_ms
 
@@ -101,6 +101,11 @@ def _is_free(bill: InstanceBill, billed_ms: int) -> bool:
 
 
 def _whole_ms(bill: InstanceBill, billed_ms: int) -> int:
-    """Return billed time in whole units of the cloud's, and at least its minimum."""
+    """Return billed time in whole units of the cloud's, and at least its minimum.
+
+    What was not billed at all, since it ended before that began, has none.
+    """
+    if not billed_ms:
+        return 0
     unit_ms = max(1, ms_of(bill.rule.unit_s))
     return max(-(-billed_ms // unit_ms) * unit_ms, ms_of(bill.rule.minimum_s))

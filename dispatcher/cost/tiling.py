@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from longshore.dispatcher.cost.money import split
+from longshore.dispatcher.cost.money import split, usd_grains
 from longshore.dispatcher.cost.prices import PriceBook
 from longshore.dispatcher.cost.spans import BilledSpan, billed_span
 from longshore.dispatcher.domain.ledger import (
@@ -78,7 +78,8 @@ def lines_of(
         parts = _parts(bill, states, there, piece_from_ms, piece_until_ms)
         hour = piece_from_ms // MS_PER_HOUR
         found += [_line(bill, hour, part, ms, price) for part, ms in parts if ms]
-    found += _minimum(bill, span, states, prices, from_ms=from_ms, until_ms=until_ms)
+    if not span.is_open:
+        found += _minimum(bill, span, states, prices, from_ms=from_ms, until_ms=until_ms)
     return _with_doubt(found, span, from_ms=from_ms, until_ms=until_ms)
 
 
@@ -218,13 +219,27 @@ def _minimum(
 ) -> list[CostLine]:
     """Return the line of what is billed after the end: it is booked in the last hour."""
     last_ms = max(span.from_ms, span.until_ms - 1)
-    if not span.minimum_ms or not from_ms <= last_ms < until_ms:
+    if not from_ms <= last_ms < until_ms:
+        return []
+    price = prices.spans(bill, last_ms, last_ms + 1)[0][2]
+    flat_grains = _flat_grains(bill, span, prices, price)
+    if not span.minimum_ms and not flat_grains:
         return []
     part = replace(_of_instance(bill, _state_at(states, last_ms)), state=BilledState.MINIMUM)
     if part.column is Column.SHARED:
         part = replace(part, account=CLUSTER, cause=BilledState.MINIMUM.value)
-    price = prices.spans(bill, last_ms, last_ms + 1)[0][2]
-    return [_line(bill, last_ms // MS_PER_HOUR, part, span.minimum_ms, price)]
+    line = _line(bill, last_ms // MS_PER_HOUR, part, span.minimum_ms, price)
+    return [replace(line, flat_grains=flat_grains)]
+
+
+def _flat_grains(bill: InstanceBill, span: BilledSpan, prices: PriceBook, last: Price) -> int:
+    """Return what is missing to what an instance costs at least, once it has ended."""
+    least = usd_grains(bill.rule.minimum_amount_usd)
+    if span.is_open or not least or not span.total_ms:
+        return 0
+    pieces = _pieces(bill, prices, span.from_ms, span.until_ms)
+    grains = sum((until_ms - from_ms) * price.nusd_per_hour for from_ms, until_ms, price in pieces)
+    return max(0, least - grains - span.minimum_ms * last.nusd_per_hour)
 
 
 def _line(bill: InstanceBill, hour: int, part: _Part, quantity_ms: int, price: Price) -> CostLine:

@@ -216,11 +216,13 @@ class CostLine:
     #: How much of that may not have been billed, or may have been billed beside it.
     uncertain_ms: int
     price: Price
+    #: What is billed beside time, in grains: what an instance costs at least.
+    flat_grains: int = 0
 
     @property
     def grains(self) -> int:
         """Return what it costs, in grains (see `dispatcher.cost.money`)."""
-        return self.quantity_ms * self.price.nusd_per_hour
+        return self.quantity_ms * self.price.nusd_per_hour + self.flat_grains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,10 @@ LISTED_ATTEMPTS = 10
 """How many of its attempts a container has where containers are listed, the latest."""
 
 
+LATEST_BILLS = 1000
+"""How many bills of instances that are gone a restart finds, the last gone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFilter:
     """Which containers to list; (), "" and None mean any. `states` are alternatives."""
@@ -158,6 +162,6 @@ class Recovered:
     launches: Sequence[Launch] = ()
     #: Those that were not gone.
     instances: Sequence[InstanceRecord] = ()
-    #: Of the ledger what is not settled, and goes on.
+    #: Of the ledger what goes on: the bills that are not settled, and the latest of the others.
     bills: Sequence[InstanceBill] = ()
     intervals: Sequence[Interval] = ()

@@ -78,6 +78,8 @@ from longshore.pool import attempts, core, probing, reactor
 from longshore.pool.core import PoolCore
 from longshore.pool.messages import (
     AttemptImageSeen,
+    BillsFailed,
+    BillsTold,
     CreateFailed,
     Destroyed,
     DestroyFailed,
@@ -94,6 +96,7 @@ from longshore.pool.pool_events import (
     AttemptLogComplete,
     AttemptLogLost,
     AttemptRunning,
+    InstanceBilled,
     LaunchEnded,
     LaunchMade,
     Notice,
@@ -108,6 +111,8 @@ from longshore.pool.port import PoolPort
 
 NOTHING_TO_PLAN = (
     AttemptImageSeen,
+    BillsFailed,
+    BillsTold,
     Destroyed,
     DestroyFailed,
     FindFailed,
@@ -139,13 +144,13 @@ class Engine:
         store_since: float = -math.inf,
         store_accepted: bool = False,
         secrets: KnownSecrets = NO_SECRETS_KNOWN,
-        billing_rule: BillingRule = AS_USED,
+        billing: BillingRule | None = None,
     ) -> None:
         """Make the engine of a cluster from what a store knew, and which `secrets` can be had.
 
         `store` is its id, which it has had since `store_since`, in seconds since the epoch;
-        `store_accepted` says that an operator has just put it in the place of another.
-        `billing_rule` is how the cloud bills.
+        `store_accepted` says that an operator has just put it in the place of another. `billing` is
+        how the cloud bills, None where it does not tell.
         """
         self._store_since = store_since
         self.settings, self.types, self.new_container = settings, dict(types), new_container
@@ -159,6 +164,7 @@ class Engine:
             quota_groups=quota_groups,
             store=store,
             spares_unknown=store_accepted,
+            asks_bills=billing is not None,
         )
         self.records: dict[str, InstanceRecord] = {}
         self._port = port = PoolPort(self.pool)
@@ -179,23 +185,29 @@ class Engine:
         self._reservations = Reservations(self.new_instances)
         parts = PlacementParts(port, self.table, settings, self.records, self._reservations)
         self._elastic = elastic_scheduler(parts, self.per_instance, self.new_instances)
-        self.workloads = WorkloadSchedulers(
-            jobs=self.table.jobs,
-            settings=settings,
-            per_instance=self.per_instance,
-            elastic=self._elastic,
-        )
+        self.workloads = self._workloads()
         self.scheduling = SchedulingPass(parts, workloads=self.workloads, market=self.market)
         self.concurrency = self.scheduling.concurrency
         self.workflow = Workflow(self.table)
         self.users = UserRequests(port, self.table, self.workflow, self.workloads)
         self.costs = CostRecorder(
-            pool=self.pool, table=self.table, placement=settings.placement, rule=billing_rule
+            pool=self.pool,
+            table=self.table,
+            placement=settings.placement,
+            rule=AS_USED if billing is None else billing,
         )
         self._instance_news: list[PublishInstance | PublishStray] = []
         self._confirms: list[Confirm] = []
         self._dirty = True
         self._restore(recovered)
+
+    def _workloads(self) -> WorkloadSchedulers:
+        return WorkloadSchedulers(
+            jobs=self.table.jobs,
+            settings=self.settings,
+            per_instance=self.per_instance,
+            elastic=self._elastic,
+        )
 
     def _restore(self, recovered: Recovered) -> None:
         recovery.restore(
@@ -420,6 +432,9 @@ class Engine:
                 self._record_worker(notice, now)
             case WorkerGone():
                 self._forget_instance(notice, now)
+            case InstanceBilled():
+                bill = self.costs.billed(notice.instance_id, notice.billed, final=notice.final)
+                table.changes += bill
             case AttemptRunning():
                 self._on_running(notice.attempt_id, now)
             case AttemptImageKnown():

@@ -57,6 +57,7 @@ from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import Vault, open_vault
+from longshore.drivers.billing import Bills
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import (
     InstanceSet,
@@ -294,6 +295,7 @@ class Server:
             store_accepted=self._accept_new_store,
             secrets=vault.known(),
             quota_groups={n: groups.quota_group(t) for n, t in types.items()} if groups else {},
+            billing=instance_set.billing_rule() if isinstance(instance_set, Bills) else None,
         )
         log_restored(recovered, time.monotonic() - began)
         return engine

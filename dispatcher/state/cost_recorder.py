@@ -31,6 +31,7 @@ from longshore.dispatcher.domain.ledger import (
     ms_of,
 )
 from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
+from longshore.dispatcher.domain.queries import LATEST_BILLS
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.spend_limits import placement_of
 from longshore.drivers.billing import Billed, BillingRule
@@ -41,7 +42,7 @@ from longshore.pool.tags import is_stand_in
 
 DAEMON: Final = "daemon"
 LEAK: Final = "leak"
-MOST_ENDED: Final = 1000
+MOST_ENDED: Final = LATEST_BILLS
 """How many instances that are gone are remembered, in case one comes back or its bill comes."""
 
 _OUTCOMES = {
@@ -82,7 +83,10 @@ class CostRecorder:
         self._unsettled: dict[str, Interval] = {}
 
     def restore(self, bills: Iterable[InstanceBill], intervals: Iterable[Interval]) -> None:
-        """Go on with what an earlier process has written: open intervals, bills not settled."""
+        """Go on with what an earlier process has written: open intervals, and bills.
+
+        Of those that are settled, the latest: an instance that was gone may be listed again.
+        """
         by_instance: dict[str, list[Interval]] = {}
         for interval in intervals:
             by_instance.setdefault(interval.instance_id, []).append(interval)
@@ -91,13 +95,11 @@ class CostRecorder:
             states = [each for each in open_ if each.holder == OF_INSTANCE]
             if bill.gone_ms is not None or not states:
                 self._ended[bill.instance_id] = bill
+                if not bill.final:
+                    self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
             attempts = {each.holder: each for each in open_ if each.holder != OF_INSTANCE}
             self._books[bill.instance_id] = _Book(bill=bill, state=states[0], attempts=attempts)
-
-    def unsettled(self) -> list[str]:
-        """Return the instances that are gone and whose cloud may still tell of their billing."""
-        return sorted(id_ for id_, bill in self._ended.items() if not bill.final)
 
     def record(self, now: float) -> list[Change]:
         """Return what is to be written of the workers that have changed, in order."""
@@ -138,11 +140,8 @@ class CostRecorder:
         bill = self._ended.get(instance_id)
         if bill is None:
             return []
-        bill = replace(bill, billed=billed, final=final)
-        if final:
-            del self._ended[instance_id]
-        else:
-            self._ended[instance_id] = bill
+        bill = replace(bill, billed=bill.billed.once_told(billed), final=final)
+        self._ended[instance_id] = bill
         return [SaveBill(bill=bill)]
 
     def check(self) -> None:
@@ -276,6 +275,7 @@ class CostRecorder:
         unwanted = state is BilledState.UNWANTED
         return replace(
             bill,
+            billed=bill.billed.once_told(worker.cloud.billed),
             running_ms=_first(bill.running_ms, at_ms, state is not BilledState.PENDING),
             ready_ms=_first(bill.ready_ms, at_ms, ready),
             used_ms=_first(bill.used_ms, at_ms, bool(book.attempts)),

@@ -23,7 +23,7 @@ from longshore.dispatcher.domain.ledger import (
     PriceSource,
 )
 from longshore.dispatcher.domain.messages import SaveBill, SaveInterval
-from longshore.dispatcher.domain.queries import LedgerFacts
+from longshore.dispatcher.domain.queries import LATEST_BILLS, LedgerFacts
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.ledger_groups import save_hour
@@ -175,9 +175,14 @@ def _mark(connection: Connection, hours: Iterable[int]) -> None:
 
 
 def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interval]]:
-    """Return what a restart goes on with: bills that are not settled, and open intervals."""
-    unsettled = select(tables.bills).where(tables.bills.c.final.is_(False))
-    rows = connection.execute(unsettled.order_by(tables.bills.c.instance_id)).all()
+    """Return what a restart goes on with: bills, the settled ones as far as they are the latest
+    that are gone, and open intervals.
+    """
+    bills = tables.bills
+    unsettled = select(bills).where(bills.c.final.is_(False)).order_by(bills.c.instance_id)
+    settled = select(bills).where(bills.c.final.is_(True)).order_by(bills.c.gone_ms.desc())
+    latest = connection.execute(settled.limit(LATEST_BILLS)).all()
+    rows = [*connection.execute(unsettled), *reversed(latest)]
     open_ = select(tables.intervals).where(tables.intervals.c.until_ms.is_(None), tables.IS_LONG)
     order = (tables.intervals.c.instance_id, tables.intervals.c.holder, tables.intervals.c.from_ms)
     intervals = connection.execute(open_.order_by(*order)).all()

@@ -74,7 +74,7 @@ bills = Table(
     Column("gone_ms", BigInteger),
     Column("final", Boolean, nullable=False),
 )
-Index("ledger_bills_by_final", bills.c.final, bills.c.instance_id)
+Index("ledger_bills_by_gone", bills.c.final, bills.c.gone_ms)
 
 prices = Table(
     "ledger_prices",

@@ -43,6 +43,7 @@ DRIVER = DriverInfo(
             Capability.FINDS,
             Capability.LEFTOVERS,
             Capability.INTERRUPTION_NOTICES,
+            Capability.BILLING,
             Capability.OFFERS,
         }
     ),

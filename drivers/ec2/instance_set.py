@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
+from longshore.drivers.billing import Billed
+from longshore.drivers.ec2.account import Ec2Account, described_in, told_at
+from longshore.drivers.ec2.billing import billed_of
 from longshore.drivers.ec2.conditions import condition_of, reason_of, state_of
-from longshore.drivers.ec2.families import Family
 from longshore.drivers.ec2.faults import FAILURES, Judgement, judged
 from longshore.drivers.ec2.images import Images
 from longshore.drivers.ec2.keys import MISSING, KeyPairs
-from longshore.drivers.ec2.leftovers import leftovers
 from longshore.drivers.ec2.parameters import Ec2Parameters
-from longshore.drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
-from longshore.drivers.ec2.prices import PriceList, prices
 from longshore.drivers.ec2.requests import (
     LISTED_STATES,
     LaunchTarget,
@@ -39,7 +37,6 @@ from longshore.drivers.interface import (
     HostKeyVerdict,
     Instance,
     InstanceType,
-    Leftover,
 )
 from longshore.drivers.registry import KeyedLock
 
@@ -51,22 +48,18 @@ _GIB = 2**30
 _NARROWEST_FIRST = (ErrorScope.TYPE, ErrorScope.GROUP, ErrorScope.ALL)
 
 
-class Ec2InstanceSet:
+class Ec2InstanceSet(Ec2Account):
     """The driver; see `drivers.interface.InstanceSet`. It owns `client`: `close` closes it."""
 
     def __init__(
         self, client: Any, parameters: Ec2Parameters, *, ssh_user: str, clock: Callable[[], float]
     ) -> None:
         """Speak through boto3's `client`; `clock` tells monotonic seconds."""
-        self._client = client
-        self._parameters = parameters
+        super().__init__(client, parameters, clock=clock)
         self._ssh_user = ssh_user
         self._placements = placements(parameters)
         self._keys = KeyPairs(client)
         self._images = Images(client)
-        self._price_list = PriceList(
-            parameters.price_list_url, region=client.meta.region_name, clock=clock
-        )
         self._lock = threading.Lock()
         self._tried: OrderedDict[str, int] = OrderedDict()
         self._turns = KeyedLock()
@@ -131,8 +124,9 @@ class Ec2InstanceSet:
                         "region, proxies"
                         " and driver.parameters.endpoint_url are right"
                     )
-                for described in _described(page):
-                    instance = self._view(described)
+                now = told_at(page)
+                for described in described_in(page):
+                    instance = self._view(described, now)
                     # A filter may know older tags than the answer, or read a value as a pattern.
                     if tags.items() <= instance.tags.items():
                         found[instance.id] = instance
@@ -155,7 +149,7 @@ class Ec2InstanceSet:
             answer = self._client.describe_instances(InstanceIds=[instance_id])
         except FAILURES as failure:
             raise judged(failure, call="CreateTags", changes=True).error from failure
-        states = {state_of(each) for each in _described(answer)}
+        states = {state_of(each) for each in described_in(answer)}
         if not states & {*LISTED_STATES}:
             raise InstanceNotFound(f"CreateTags: {instance_id} is gone")
 
@@ -171,41 +165,13 @@ class Ec2InstanceSet:
             if isinstance(error, InstanceNotFound):
                 return Found(existence=Existence.UNKNOWN)
             raise error from failure
-        known = [each for each in _described(answer) if each["InstanceId"] == instance_id]
+        known = [each for each in described_in(answer) if each["InstanceId"] == instance_id]
         states = {state_of(each) for each in known}
         if states & {*LISTED_STATES}:
             return Found(existence=Existence.PRESENT)
         if _TERMINATED in states:
             return Found(existence=Existence.GONE, reason=reason_of(known[0]))
         return Found(existence=Existence.UNKNOWN)
-
-    def quota_group(self, instance_type: InstanceType) -> str:
-        """Return the name of the limit of vCPUs that a type counts against."""
-        family = Family.of(instance_type.provider_type)
-        if family is None:
-            return instance_type.provider_type
-        return family.quota_group(preemptible=instance_type.preemptible)
-
-    def power_off_command(self) -> str:
-        """Return what ends an instance from within: it terminates when it is shut down."""
-        return POWER_OFF
-
-    def interruption_watch(self) -> str:
-        """Return what waits on an instance until EC2 takes it back."""
-        return INTERRUPTION_WATCH
-
-    def prices(self, instance_types: Sequence[InstanceType]) -> Mapping[str, Decimal]:
-        """Return what an hour of each type costs now in USD; on demand by a list of the day."""
-        return prices(
-            self._client,
-            instance_types,
-            parameters=self._parameters,
-            price_list=self._price_list,
-        )
-
-    def leftovers(self, tags: Mapping[str, str]) -> Sequence[Leftover]:
-        """List the volumes and network interfaces with all of `tags` that no instance has."""
-        return leftovers(self._client, tags)
 
     def close(self) -> None:
         """Close the connections; instances go on."""
@@ -281,7 +247,7 @@ class Ec2InstanceSet:
         described = answer.get("Instances") or []
         if not described:
             raise AmbiguousResult("RunInstances: the answer names no instance")
-        return self._view(described[0])
+        return self._view(described[0], told_at(answer))
 
     def _scratch(self, instance_type: InstanceType) -> Scratch:
         directories = self._parameters.scratch.directories
@@ -296,7 +262,7 @@ class Ec2InstanceSet:
             return Scratch()
         return Scratch(storage=Storage.VOLUME, size_bytes=size_gib * _GIB, directories=directories)
 
-    def _view(self, described: Mapping[str, Any]) -> _Ec2Instance:
+    def _view(self, described: Mapping[str, Any], now: float | None) -> _Ec2Instance:
         kind = "PublicIpAddress" if self._parameters.address == "public" else "PrivateIpAddress"
         # Nobody shall begin anything on what is ending.
         host = described.get(kind, "") if state_of(described) in _REACHABLE_STATES else ""
@@ -305,6 +271,7 @@ class Ec2InstanceSet:
             address=f"{host}:{self._parameters.ssh_port}" if host else "",
             tags={each["Key"]: each["Value"] for each in described.get("Tags", [])},
             condition=condition_of(described),
+            billed=billed_of(described, now),
             owner=self,
         )
 
@@ -317,6 +284,7 @@ class _Ec2Instance:
     address: str
     tags: Mapping[str, str]
     condition: Condition
+    billed: Billed
     owner: Ec2InstanceSet = field(repr=False)
 
     def destroy(self) -> None:
@@ -328,11 +296,6 @@ class _Ec2Instance:
     def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - EC2 cannot tell
         # The secret in the user data proves the key.
         return HostKeyVerdict.UNKNOWN
-
-
-def _described(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for reservation in answer.get("Reservations", []):
-        yield from reservation.get("Instances", [])
 
 
 def _summary(refusals: Sequence[tuple[LaunchTarget, CloudError]]) -> CloudError:

@@ -15,12 +15,13 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import assert_never
 
+from longshore.drivers.billing import Billed, BillingRule, EndedBy
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, QuotaError
 from longshore.drivers.interface import Existence, HostKeyVerdict, Instance, InstanceType
 from longshore.drivers.local.machine import LocalMachine, remove_files
@@ -81,6 +82,9 @@ class SimulatedCloud:
     ) -> None:
         self._create_delay_s = parameters.create_delay_s
         self._clock = clock
+        # Taken once: what the cloud says of a time does not change when this machine's is set.
+        self._epoch_s = time.time() - clock()
+        self._tells_billing = parameters.tells_billing
         name = secrets.token_hex(3)
         self._directory = _own_directory(state_dir, name)
         self._model = CloudModel(
@@ -188,6 +192,21 @@ class SimulatedCloud:
     def quota_group(self, instance_type: InstanceType) -> str:
         """Return the quota group of a type, "" when it has none of its own."""
         return self._model.group_of(instance_type)
+
+    def billing_rule(self) -> BillingRule:
+        """Return how the cloud bills, by its parameters."""
+        return self._model.parameters.billing.rule()
+
+    def bills(self, instance_ids: Sequence[str]) -> dict[str, Billed]:
+        """Return what is known of the billing of instances, in seconds since the epoch.
+
+        Also of ended ones, of which the last 10,000 are kept.
+        """
+        with self._changed:
+            self._refuse_if_closed()
+            self.run_due()
+            told = self._model.bills(instance_ids, self._clock())
+            return {id_: billed.later_by(self._epoch_s) for id_, billed in told.items()}
 
     def power_off_command(self) -> str:
         """Return the shell command that, run on an instance, ends it as a power-off would.
@@ -313,13 +332,18 @@ class SimulatedCloud:
         with self._changed:
             machine = self._model.machines.get(instance_id)
             if machine is not None and not self._closed:
-                self._model.end(machine, self._clock())
+                self._model.end(machine, self._clock(), EndedBy.ITSELF)
                 self._let_due_happen()
 
     def _view(self, machine: Machine, tags: Mapping[str, str]) -> Instance:
         local = None if machine.ending else self._machines.get(machine.id)
         address = local.address if local is not None else ""
-        return _SimulatedInstance(id=machine.id, address=address, tags=dict(tags), cloud=self)
+        if not self._tells_billing:
+            return _SimulatedInstance(id=machine.id, address=address, tags=dict(tags), cloud=self)
+        billed = self._model.billed(machine, self._clock()).later_by(self._epoch_s)
+        return _BilledInstance(
+            id=machine.id, address=address, tags=dict(tags), cloud=self, billed=billed
+        )
 
     def _note(self, event: CloudEvent, provider_type: str = "", instance_id: str = "") -> None:
         self._history.append(
@@ -412,3 +436,10 @@ class _SimulatedInstance:
 
     def verify_host_key(self, public_key: str) -> HostKeyVerdict:  # noqa: ARG002 - this cloud cannot tell
         return HostKeyVerdict.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BilledInstance(_SimulatedInstance):
+    """An instance of a cloud that tells how it is billed; see `drivers.billing.TellsBilling`."""
+
+    billed: Billed

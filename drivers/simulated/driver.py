@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from longshore.drivers.billing import Billed, BillingRule
 from longshore.drivers.interface import Existence, Instance, InstanceType
 from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 from longshore.drivers.simulated.cloud import SimulatedCloud
@@ -61,11 +62,22 @@ class SimulatedInstanceSet:
         self.cloud.close()
 
 
+class BillingInstanceSet(SimulatedInstanceSet):
+    """The driver of a cloud that tells how it bills; see `drivers.billing.Bills`."""
+
+    def billing_rule(self) -> BillingRule:
+        """Return what `billing` of the parameters says."""
+        return self.cloud.billing_rule()
+
+    def bills(self, instance_ids: Sequence[str]) -> Mapping[str, Billed]:
+        """Return what the cloud knows of the billing of these, also of those that have ended."""
+        return self.cloud.bills(instance_ids)
+
+
 def _make(parameters: SimulatedParameters, context: DriverContext) -> SimulatedInstanceSet:
     state_dir = Path(parameters.state_dir) if parameters.state_dir else context.state_dir
-    return SimulatedInstanceSet(
-        SimulatedCloud(parameters, state_dir=state_dir, clock=context.clock)
-    )
+    cloud = SimulatedCloud(parameters, state_dir=state_dir, clock=context.clock)
+    return BillingInstanceSet(cloud) if parameters.tells_billing else SimulatedInstanceSet(cloud)
 
 
 DRIVER = DriverInfo(
@@ -82,6 +94,7 @@ DRIVER = DriverInfo(
             Capability.POWER_OFF,
             Capability.FINDS,
             Capability.INTERRUPTION_NOTICES,
+            Capability.BILLING,
         }
     ),
 )

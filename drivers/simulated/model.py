@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from longshore.drivers.billing import Billed, BillingEnd, BillingStart, EndedBy
 from longshore.drivers.errors import (
     AmbiguousResult,
     BugError,
@@ -28,6 +29,9 @@ from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedPar
 
 REMEMBERED_TOKENS = 10_000
 """How many tokens of instances that are gone are still recognised."""
+
+REMEMBERED_BILLS = 10_000
+"""Of how many instances that are gone it is still told how they were billed."""
 
 
 class Dice(Protocol):
@@ -65,6 +69,8 @@ class Fate:
     #: Whether it says so of itself, from `breaks_after_s` on.
     breaks: bool
     breaks_after_s: float = 0.0
+    #: Whether it ends since the cloud takes it back, and not since its host fails.
+    reclaimed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,11 +86,19 @@ class Machine:
     #: What listings tell in place of its `tags` until `tags_shown_from`.
     shown_tags: dict[str, str]
     tags_shown_from: float
+    #: When it runs, if it is not ended before.
+    runs_from: float
+    #: Where it is, "" where the cloud has no zones.
+    zone: str
     booted: bool = False
+    #: Whether its end was asked for, and when.
     ending: bool = False
+    ending_from: float = 0.0
     #: Whether it no longer runs; it is billed until then, and listings may show it for a while yet.
     ended: bool = False
     ended_at: float = 0.0
+    #: Who ended it, None while it is there.
+    ended_by: EndedBy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +174,8 @@ class CloudModel:
         self._by_token: dict[str, Machine] = {}
         self._gone_tokens: deque[str] = deque()
         self._created = 0
-        self._due: list[tuple[float, int, Happening, Machine]] = []
+        self._ended: dict[str, Machine] = {}
+        self._due: list[tuple[float, int, Happening, Machine, EndedBy]] = []
         self._scheduled = 0
 
     def group_of(self, type_: InstanceType) -> str:
@@ -227,6 +242,45 @@ class CloudModel:
             return Existence.UNKNOWN
         return Existence.GONE if machine.ended else Existence.PRESENT
 
+    def bills(self, instance_ids: Sequence[str], now: float) -> dict[str, Billed]:
+        """Return what the cloud tells of the billing of instances, also of ended ones.
+
+        On its clock; those that it does not know (any more) are left out. Raises a `CloudError` as
+        the faults say.
+        """
+        error = self._throttled() or self._failure(self.faults.listing_errors, "bills")
+        if error is not None:
+            raise error
+        return self.bills_of(instance_ids, now)
+
+    def bills_of(self, instance_ids: Sequence[str], now: float) -> dict[str, Billed]:
+        """Return what the cloud tells of these where nothing goes wrong with the call."""
+        told: dict[str, Billed] = {}
+        for instance_id in instance_ids:
+            machine = self.machines.get(instance_id) or self._ended.get(instance_id)
+            if machine is not None and self._shows(machine, now):
+                told[instance_id] = self.billed(machine, now)
+        return told
+
+    def billed(self, machine: Machine, now: float) -> Billed:
+        """Return what the cloud tells now of the billing of an instance, on its clock."""
+        rule = self.parameters.billing
+        gone = machine.ended_at if machine.ended else None
+        leaves = machine.ending_from if machine.ending else gone
+        until = leaves if rule.ends is BillingEnd.SHUTTING_DOWN else gone
+        starts = machine.runs_from
+        if rule.starts is BillingStart.REQUESTED:
+            starts = machine.created_at
+        begun: float | None = starts if starts <= now else None
+        if leaves is not None and leaves <= starts:
+            begun = until  # it never ran
+        return Billed(
+            billed_from=begun,
+            billed_until=until,
+            ended_by=machine.ended_by if until is not None else None,
+            zone=machine.zone,
+        )
+
     def _had(self, instance_id: str) -> bool:
         """Return whether an instance that is not there any more was one of this cloud's."""
         prefix, _, number = instance_id.rpartition("-")
@@ -247,6 +301,8 @@ class CloudModel:
         if machine is None or machine.ending or machine.ended:
             return False
         machine.ending = True
+        machine.ending_from = now
+        machine.ended_by = EndedBy.REQUEST
         self._schedule(now + self.parameters.destroy_delay_s, Happening.ENDED, machine)
         return True
 
@@ -264,9 +320,9 @@ class CloudModel:
             machine.tags_shown_from = now + self.faults.tag_lag_s * self._dice.random()
         machine.tags.update(tags)
 
-    def end(self, machine: Machine, now: float) -> None:
-        """End an instance as if its host had failed or it had powered itself off."""
-        self._schedule(now, Happening.ENDED, machine)
+    def end(self, machine: Machine, now: float, by: EndedBy = EndedBy.FAILURE) -> None:
+        """End an instance as if its host had failed, it had powered itself off, or as `by` says."""
+        self._schedule(now, Happening.ENDED, machine, by)
 
     # ---- what happens by itself ----------------------------------------------------------------
 
@@ -278,13 +334,16 @@ class CloudModel:
         """Let happen what is due, and return it in order."""
         happened: list[tuple[Happening, Machine]] = []
         while self._due and self._due[0][0] <= now:
-            due, _, happening, machine = heapq.heappop(self._due)
-            if self._happen(happening, machine, due):
+            due, _, happening, machine, by = heapq.heappop(self._due)
+            if self._happen(happening, machine, due, by):
                 happened.append((happening, machine))
         return happened
 
-    def _happen(self, happening: Happening, machine: Machine, due: float) -> bool:
-        """Carry out one happening; return whether it still concerned the instance."""
+    def _happen(self, happening: Happening, machine: Machine, due: float, by: EndedBy) -> bool:
+        """Carry out one happening; return whether it still concerned the instance.
+
+        `by` is who ends it; whose end was asked for before is ended by that.
+        """
         match happening:
             case Happening.BOOTED:
                 if machine.ended or machine.ending:
@@ -297,22 +356,35 @@ class CloudModel:
                     return False
                 machine.ended = True
                 machine.ended_at = due
+                machine.ended_by = machine.ended_by or by
                 lag_s = self.faults.gone_lag_s * self._dice.random()
                 self._schedule(due + lag_s, Happening.FORGOTTEN, machine)
             case Happening.FORGOTTEN:
                 del self.machines[machine.id]
-                self._remember(machine.token)
+                self._remember(machine)
         return True
 
-    def _remember(self, token: str) -> None:
-        """Keep a token used, since a late call must not create the instance anew; not for ever."""
-        self._gone_tokens.append(token)
+    def _remember(self, machine: Machine) -> None:
+        """Keep a token used, since a late call must not create the instance anew; not for ever.
+
+        How it was billed is kept too.
+        """
+        self._gone_tokens.append(machine.token)
         if len(self._gone_tokens) > REMEMBERED_TOKENS:
             del self._by_token[self._gone_tokens.popleft()]
+        self._ended[machine.id] = machine
+        if len(self._ended) > REMEMBERED_BILLS:
+            del self._ended[next(iter(self._ended))]
 
-    def _schedule(self, due: float, happening: Happening, machine: Machine) -> None:
+    def _schedule(
+        self,
+        due: float,
+        happening: Happening,
+        machine: Machine,
+        by: EndedBy = EndedBy.FAILURE,
+    ) -> None:
         self._scheduled += 1
-        heapq.heappush(self._due, (due, self._scheduled, happening, machine))
+        heapq.heappush(self._due, (due, self._scheduled, happening, machine, by))
 
     # ---- the dice ------------------------------------------------------------------------------
 
@@ -356,7 +428,8 @@ class CloudModel:
 
     def _add(self, type_: InstanceType, tags: Mapping[str, str], token: str, now: float) -> Machine:
         self._created += 1
-        thrown = self._fate(type_, self._dice_of(self._created))
+        dice = self._dice_of(self._created)
+        thrown = self._fate(type_, dice)
         fate = self._destiny(self._created, type_, now, thrown)
         machine = Machine(
             id=f"i-sim-{self._name}-{self._created:05d}",
@@ -367,6 +440,8 @@ class CloudModel:
             tags=dict(tags),
             shown_tags=self._first_tags(tags),
             tags_shown_from=now + fate.tagged_after_s,
+            runs_from=now + self.parameters.pending_time_s,
+            zone=self._any_zone(dice),
         )
         self.machines[machine.id] = self._by_token[token] = machine
         self._schedule_fate(machine)
@@ -382,7 +457,12 @@ class CloudModel:
             if fate.notice_s:
                 at = now + max(0.0, fate.ends_after_s - fate.notice_s)
                 self._schedule(at, Happening.RECLAIM_NOTICE, machine)
-            self._schedule(now + fate.ends_after_s, Happening.ENDED, machine)
+            by = EndedBy.RECLAIMED if fate.reclaimed else EndedBy.FAILURE
+            self._schedule(now + fate.ends_after_s, Happening.ENDED, machine, by)
+
+    def _any_zone(self, dice: Dice) -> str:
+        zones = self.parameters.zones
+        return zones[int(dice.random() * len(zones))] if zones else ""
 
     def _first_tags(self, tags: Mapping[str, str]) -> dict[str, str]:
         """Return what listings tell of a new instance's tags while they lag."""
@@ -406,4 +486,5 @@ class CloudModel:
             has_runner=dice.random() >= faults.without_runner,
             breaks=dice.random() < faults.breaking,
             breaks_after_s=dice.random() * faults.longest_life_s,
+            reclaimed=reclaimed,
         )

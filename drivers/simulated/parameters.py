@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated
 
 import msgspec
 
+from longshore.drivers.billing import BillingEnd, BillingRule, BillingStart
 from longshore.drivers.interface import TOKEN_TAG
 
 Delay = Annotated[float, msgspec.Meta(ge=0, le=86400)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
+WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=31 * 86400)]
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1000)]
 
 
 class SimulatedFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +60,28 @@ class SimulatedFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     breaking: Share = 0.0
 
 
+class SimulatedBilling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the cloud bills an instance (see `drivers.billing.BillingRule`)."""
+
+    starts: BillingStart = BillingStart.RUNNING
+    ends: BillingEnd = BillingEnd.SHUTTING_DOWN
+    unit_s: Annotated[int, msgspec.Meta(ge=1, le=86400)] = 1
+    minimum_s: WholeSeconds = 0
+    minimum_amount_usd: Usd = 0.0
+    free_if_reclaimed_within_s: WholeSeconds = 0
+
+    def rule(self) -> BillingRule:
+        """Return it as a driver tells it."""
+        return BillingRule(
+            starts=self.starts,
+            ends=self.ends,
+            unit_s=self.unit_s,
+            minimum_s=self.minimum_s,
+            minimum_amount_usd=Decimal(str(self.minimum_amount_usd)),
+            free_if_reclaimed_within_s=self.free_if_reclaimed_within_s,
+        )
+
+
 class SimulatedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the cloud behaves; durations in seconds.
 
@@ -68,6 +94,10 @@ class SimulatedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     tags that a listing may lack while tags lag (`faults.tag_lag_s`). `finds` says whether it tells
     of an instance, asked by its id, that it has ended. `state_dir` is where the instances'
     directories are ("": where the dispatcher keeps its data).
+
+    An instance runs `pending_time_s` after it was asked for, and is in one of `zones` (none: the
+    cloud has no such thing). It is billed as `billing` says; `tells_billing` says whether the cloud
+    tells when that begins and ends, and the zone.
     """
 
     boot_time_s: Delay = 1.0
@@ -81,5 +111,9 @@ class SimulatedParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     destroy_delay_s: Delay = 0.0
     late_tags: tuple[str, ...] = (TOKEN_TAG,)
     finds: bool = True
+    pending_time_s: Delay = 0.0
+    zones: tuple[Name, ...] = ()
+    billing: SimulatedBilling = SimulatedBilling()
+    tells_billing: bool = True
     faults: SimulatedFaults = SimulatedFaults()
     state_dir: str = ""

@@ -34,6 +34,9 @@ from longshore.drivers.interface import (
 from longshore.pool.backoff import REASON_LENGTH
 from longshore.pool.leaks import LeftoverReport
 from longshore.pool.messages import (
+    AskBills,
+    BillsFailed,
+    BillsTold,
     Created,
     CreateFailed,
     CreateInstance,
@@ -52,6 +55,7 @@ from longshore.pool.messages import (
     TagsSet,
 )
 from longshore.pool.model import InstanceSeen
+from longshore.pool.remote.bills import billed_as_listed, bills_of
 from longshore.pool.remote.leftovers import LeftoverWatch
 from longshore.pool.remote.ssh_watchdog import Watchdog
 
@@ -138,7 +142,7 @@ class BoundedExecutor:
 # ---- the one outcome of a driver call, whoever has the first word on it --------------------------
 
 Post = Callable[[PoolEvent], None]
-CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance
+CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance | AskBills
 
 
 class OneShot:
@@ -177,6 +181,8 @@ def failed(command: CloudCommand, error: CloudError) -> PoolEvent:
             return TagsFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
         case FindInstance():
             return FindFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
+        case AskBills():
+            return BillsFailed(op_id=command.op_id, error=error)
 
 
 # ---- driver calls on threads: each ends in exactly one event, in time, whatever a plug-in does ---
@@ -185,6 +191,7 @@ log = structlog.get_logger(__name__)
 
 # One is under way at a time; the others are for when those before it hang.
 _LISTING_THREADS = 4
+_BILLS_THREADS = 2
 _KEPT_S = 3600.0
 
 
@@ -239,6 +246,7 @@ class CloudCalls:
             DestroyInstance: BoundedExecutor("destroy", threads),
             SetTags: BoundedExecutor("tags", threads),
             FindInstance: BoundedExecutor("find", threads),
+            AskBills: BoundedExecutor("bills", _BILLS_THREADS),
         }
         self._keys = BoundedExecutor("host-key", threads)
         self._looks = BoundedExecutor("leftovers", 1)
@@ -261,6 +269,8 @@ class CloudCalls:
                 self._submit_alone("tags", command, self._set_tags)
             case FindInstance():
                 self._submit_alone("find", command, self._find)
+            case AskBills():
+                self._submit(self._bills, command)
 
     def verify_host_key(self, instance_id: str, public_key: str) -> HostKeyVerdict:
         """Return the driver's word on a key; blocks, for the time limit of a call at most.
@@ -492,6 +502,17 @@ class CloudCalls:
             )
         )
 
+    def _bills(self, command: CloudCommand, outcome: OneShot) -> None:
+        assert isinstance(command, AskBills)  # noqa: S101 - narrows the type
+        try:
+            bills = bills_of(self._driver, command.instance_ids)
+        except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
+            self._note_failure(command, error)
+            outcome.tell(failed(command, _as_cloud_error(error)))
+            return
+        self._note_failure(command, None)
+        outcome.tell(BillsTold(op_id=command.op_id, bills=bills))
+
     def _note_failure(self, command: CloudCommand, error: Exception | None) -> None:
         """Log that a call failed, None for that it did not, unless it was so the last time."""
         about = _about(command)
@@ -517,6 +538,7 @@ class CloudCalls:
             tags=tuple(sorted(instance.tags.items())),
             power=power,
             reason=reason,
+            billed=billed_as_listed(instance),
         )
 
     def _instance(self, instance_id: str) -> Instance:

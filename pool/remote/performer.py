@@ -15,6 +15,7 @@ from longshore.drivers.errors import LongshoreError
 from longshore.drivers.interface import HostKeyVerdict
 from longshore.pool.leaks import LeftoverReport
 from longshore.pool.messages import (
+    AskBills,
     AttemptStarted,
     CloseSession,
     CreateInstance,
@@ -99,7 +100,12 @@ class Performer:
             return
         match command:
             case (
-                ListInstances() | CreateInstance() | DestroyInstance() | SetTags() | FindInstance()
+                ListInstances()
+                | CreateInstance()
+                | DestroyInstance()
+                | SetTags()
+                | FindInstance()
+                | AskBills()
             ):
                 self._cloud.begin(command)
             case Probe():

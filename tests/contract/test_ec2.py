@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
+from longshore.drivers.billing import Bills, EndedBy, TellsBilling
 from longshore.drivers.ec2.driver import DRIVER
 from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.errors import (
@@ -307,6 +308,27 @@ def test_what_is_asked_of_an_instance(
     machine = bed.machines.get(made.id)
     assert machine is not None
     assert listed.address == f"{machine.address}:{bed.machines.port}"
+
+
+def test_when_billing_began_and_ended_is_told_by_ec2s_clock(
+    opened: Open, create: Callable[..., Instance]
+) -> None:
+    instance_set = opened()
+    before = time.time()
+    instance = create(instance_set, "token")
+    (listed,) = instance_set.instances(TAGS)
+    assert isinstance(listed, TellsBilling)
+    begun = listed.billed
+    assert begun.billed_from == pytest.approx(before, abs=60)
+    assert begun.zone
+    instance.destroy()
+    assert isinstance(instance_set, Bills)
+    told = instance_set.bills([instance.id, "i-00000000000000000"])
+    assert told.keys() == {instance.id}
+    over = told[instance.id]
+    assert (over.billed_from, over.zone) == (begun.billed_from, begun.zone)
+    assert over.billed_until == pytest.approx(time.time(), abs=60)
+    assert over.ended_by is EndedBy.REQUEST
 
 
 def test_a_public_address_is_that_of_an_interface_of_its_own(

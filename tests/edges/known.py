@@ -8,6 +8,7 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
+from tests.edges.defects_billing import BILLING
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_inside import INSIDE
@@ -19,8 +20,20 @@ from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
 from tests.edges.defects_store import STORE
 
 DEFECTS: Final = (
-    *(*ACCESS, *API, *CLIENT, *COST_FILES, *INSIDE, *LOGS, *REMOTE, *RUNNER, *SECRETS),
-    *(*SINGLE_SIGN_ON, *STORE),
+    *(
+        *ACCESS,
+        *API,
+        *BILLING,
+        *CLIENT,
+        *COST_FILES,
+        *INSIDE,
+        *LOGS,
+        *REMOTE,
+        *RUNNER,
+        *SECRETS,
+        *SINGLE_SIGN_ON,
+        *STORE,
+    ),
 )
 
 

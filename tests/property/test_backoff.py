@@ -18,7 +18,7 @@ from longshore.drivers.errors import (
 from longshore.drivers.interface import InstanceType
 from longshore.pool.create_backoff import CreateBackoff
 from longshore.pool.holds import HoldCause, InstanceCounts, Scope
-from longshore.pool.messages import DestroyInstance, ListInstances, SetTags
+from longshore.pool.messages import AskBills, DestroyInstance, ListInstances, SetTags
 from longshore.pool.model import PoolSettings
 from longshore.pool.rate_limits import CloudGate, ProbeGate, QueuedCall, TokenBucket
 from tests.samples import make_type
@@ -76,7 +76,8 @@ class GateRun:
 
     def release(self) -> None:
         for call in self.gate.release(self.now):
-            hold = self.gate.listings if isinstance(call, ListInstances) else self.gate.changes
+            holds = {ListInstances: self.gate.listings, AskBills: self.gate.bills}
+            hold = holds.get(type(call), self.gate.changes)
             assert self.now >= hold.until, "nothing is sent while a hold covers it"
             self.sent.append((self.now, call))
 
@@ -108,7 +109,18 @@ class GateRun:
 STEPS = st.lists(
     st.tuples(
         STEPS_S,
-        st.sampled_from(["destroy", "list", "tags", "create", "limit_list", "limit_changes"]),
+        st.sampled_from(
+            [
+                "destroy",
+                "list",
+                "tags",
+                "bills",
+                "create",
+                "limit_list",
+                "limit_changes",
+                "limit_bills",
+            ]
+        ),
         st.integers(0, 5),
     ),
     max_size=40,
@@ -132,17 +144,21 @@ def test_the_gate_keeps_rate_and_holds_and_starves_nobody(
                 gate.ask(ListInstances(op_id=1), run.now)
             case "tags":
                 gate.ask(SetTags(op_id=1, instance_id=str(number), tags=()), run.now)
+            case "bills":
+                gate.ask(AskBills(op_id=1, instance_ids=(str(number),)), run.now)
             case "create":
                 run.creates_wanted += number
                 run.plan()
             case "limit_list":
                 gate.listings.failed(RateLimitError("r", retry_after_s=number * 10), run.now)
+            case "limit_bills":
+                gate.bills.failed(RateLimitError("r", retry_after_s=number * 10), run.now)
             case _:
                 gate.changes.failed(RateLimitError("r"), run.now)
-        if what in ("destroy", "list", "tags"):
-            waiting.add((what, 0 if what == "list" else number))
+        if what in ("destroy", "list", "tags", "bills"):
+            waiting.add((what, 0 if what in ("list", "bills") else number))
         run.release()
-    assert len(gate) <= 1 + 2 * 6, "one a kind and instance"
+    assert len(gate) <= 2 + 2 * 6, "one a kind and instance"
     calls = len(gate) + run.creates_wanted
     run.wake(run.now + LONGEST_HOLD_S + (calls + 1) / per_second)
     assert len(gate) == 0, "everything is sent at last"
@@ -156,6 +172,8 @@ def test_the_gate_keeps_rate_and_holds_and_starves_nobody(
 def _key(call: QueuedCall) -> tuple[str, int]:
     if isinstance(call, ListInstances):
         return ("list", 0)
+    if isinstance(call, AskBills):
+        return ("bills", 0)
     kind = "destroy" if isinstance(call, DestroyInstance) else "tags"
     return (kind, int(call.instance_id))
 

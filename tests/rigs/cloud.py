@@ -15,7 +15,9 @@ from longshore.dispatcher.domain.containers import Attempt
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import TOKEN_TAG, Existence
 from longshore.pool.messages import (
+    AskBills,
     AttemptStarted,
+    BillsTold,
     CloseSession,
     Created,
     CreateFailed,
@@ -129,7 +131,12 @@ class MadeUpCloud(ABC):
 
     def _answer_call(
         self,
-        command: ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance,
+        command: ListInstances
+        | CreateInstance
+        | DestroyInstance
+        | SetTags
+        | FindInstance
+        | AskBills,
     ) -> None:
         match command:
             case ListInstances():
@@ -149,6 +156,8 @@ class MadeUpCloud(ABC):
                 self.give(TagsSet(op_id=command.op_id, instance_id=command.instance_id))
             case FindInstance():
                 self.find_now(command)
+            case AskBills():
+                self.give(BillsTold(op_id=command.op_id, bills=()))
 
     def list_now(self, op_id: int) -> None:
         """Answer a listing with what is in the cloud; the sessions of what is not are lost."""

@@ -55,7 +55,11 @@ class PoolRig:
     """
 
     def __init__(
-        self, *, expected: tuple[PoolAttempt, ...] = (), settings: PoolSettings | None = None
+        self,
+        *,
+        expected: tuple[PoolAttempt, ...] = (),
+        settings: PoolSettings | None = None,
+        asks_bills: bool = False,
     ) -> None:
         self.type: InstanceType = make_type(8)
         self.core = PoolCore(
@@ -66,6 +70,7 @@ class PoolRig:
             new_secret=lambda: "secret",
             dice=lambda: 0.5,
             quota_groups={},
+            asks_bills=asks_bills,
         )
         self.now = 1000.0
         self.silent: set[type[PoolCommand]] = set()

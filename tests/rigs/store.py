@@ -64,7 +64,7 @@ class RigStore:
             ended=ended_nodes(self.jobs, self.containers.values()),
             launches=tuple(self.launches.values()),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
-            bills=tuple(b for b in self.bills.values() if not b.final),
+            bills=tuple(self.bills.values()),
             intervals=tuple(i for i in self.intervals.values() if i.until_ms is None),
         )
 

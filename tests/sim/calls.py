@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from longshore.drivers.billing import NOTHING_BILLED
 from longshore.drivers.errors import AmbiguousResult, CloudError, InstanceNotFound, RateLimitError
 from longshore.drivers.interface import Existence, Power
 from longshore.drivers.simulated.model import CloudModel, Creation, Machine
 from longshore.pool.messages import (
+    AskBills,
+    BillsFailed,
+    BillsTold,
     Created,
     CreateFailed,
     CreateInstance,
@@ -30,7 +34,7 @@ from longshore.pool.messages import (
 from longshore.pool.model import InstanceSeen
 from tests.sim.timeline import Dice, Timeline
 
-CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance
+CloudCommand = ListInstances | CreateInstance | DestroyInstance | SetTags | FindInstance | AskBills
 CLUSTER_TAGS = {"longshore-cluster": "sim"}
 NEW_S = 30.0
 
@@ -40,7 +44,8 @@ class CloudSurroundings:
     """What the calls of one dispatcher need; `appeared` hears of new machines and their secret.
 
     `hides` says whether listings, and the cloud's word on an id, lack an instance that is there,
-    `power_of` how they say that it stands.
+    `power_of` how they say that it stands. `cloud_epoch_s` is what the cloud's own clock says when
+    the timeline begins.
     """
 
     timeline: Timeline
@@ -55,6 +60,8 @@ class CloudSurroundings:
     hanging: float
     late_addresses: bool
     find_dice: Dice
+    bills_dice: Dice
+    cloud_epoch_s: float
     hides: Callable[[Machine], bool]
     power_of: Callable[[Machine], Power]
     filters_tags: bool = True
@@ -85,6 +92,8 @@ class VirtualCalls:
                 self._alone(command)
             case FindInstance():
                 self._find(command)
+            case AskBills():
+                self._bills(command)
             case _:
                 assert_never(command)
 
@@ -166,12 +175,9 @@ class VirtualCalls:
             return FindFailed(op_id=command.op_id, instance_id=command.instance_id, error=error)
 
         def effect() -> PoolEvent:
-            faults = around.model.faults
-            if dice.falls(faults.rate_limits):
-                told_s = faults.retry_after_s * dice.random() or None
-                return failed(RateLimitError("slow down", retry_after_s=told_s))
-            if dice.falls(faults.listing_errors):
-                return failed(CloudError("a find call failed, as told"))
+            error = self._failure(dice)
+            if error is not None:
+                return failed(error)
             machine = around.model.machines.get(command.instance_id)
             existence = Existence.UNKNOWN
             if machine is None or not around.hides(machine):
@@ -181,6 +187,36 @@ class VirtualCalls:
             )
 
         self._call(effect, failed, dice=dice)
+
+    def _bills(self, command: AskBills) -> None:
+        around, dice = self._around, self._around.bills_dice
+
+        def failed(error: CloudError) -> PoolEvent:
+            return BillsFailed(op_id=command.op_id, error=error)
+
+        def effect() -> PoolEvent:
+            error = self._failure(dice)
+            if error is not None:
+                return failed(error)
+            told = around.model.bills_of(command.instance_ids, around.timeline.now)
+            bills = [
+                (id_, billed.later_by(around.cloud_epoch_s))
+                for id_, billed in sorted(told.items())
+                if id_ not in around.model.machines or not around.hides(around.model.machines[id_])
+            ]
+            return BillsTold(op_id=command.op_id, bills=tuple(bills))
+
+        self._call(effect, failed, dice=dice)
+
+    def _failure(self, dice: Dice) -> CloudError | None:
+        """Return how a question fails that has dice of its own, None for not."""
+        faults = self._around.model.faults
+        if dice.falls(faults.rate_limits):
+            told_s = faults.retry_after_s * dice.random() or None
+            return RateLimitError("slow down", retry_after_s=told_s)
+        if dice.falls(faults.listing_errors):
+            return CloudError("a question failed, as told")
+        return None
 
     def _as_told(self, error: CloudError) -> CloudError:
         """Return an error as it is told: how long a rate limit lasts differs from call to call."""
@@ -233,12 +269,17 @@ class VirtualCalls:
         return TagsSet(op_id=command.op_id, instance_id=command.instance_id)
 
     def _seen(self, machine: Machine, tags: dict[str, str], power: Power) -> InstanceSeen:
-        hidden = self._around.late_addresses and not machine.booted
+        around = self._around
+        hidden = around.late_addresses and not machine.booted
+        billed = NOTHING_BILLED
+        if around.model.parameters.tells_billing:
+            billed = around.model.billed(machine, around.timeline.now)
         return InstanceSeen(
             id=machine.id,
             address="" if hidden else f"{machine.id}:22",
             tags=tuple(sorted(tags.items())),
             power=power,
+            billed=billed.later_by(around.cloud_epoch_s),
         )
 
 

@@ -7,6 +7,9 @@ from longshore.dispatcher.domain.messages import BehaviorRequested, Confirm
 from longshore.drivers.errors import AmbiguousResult, CloudError, RateLimitError
 from longshore.pool import signals
 from longshore.pool.messages import (
+    AskBills,
+    BillsFailed,
+    BillsTold,
     Created,
     CreateFailed,
     CreateInstance,
@@ -56,7 +59,14 @@ from tests.sim.upkeep import Upkeep
 from tests.sim.verdicts import Verdicts
 from tests.sim.work import Work
 
-CLOUD_COMMANDS = (ListInstances, CreateInstance, DestroyInstance, SetTags, FindInstance)
+CLOUD_COMMANDS = (
+    ListInstances,
+    CreateInstance,
+    DestroyInstance,
+    SetTags,
+    FindInstance,
+    AskBills,
+)
 SLACK = 1e-6
 LEAST_RATE_LIMIT_S = 1.0
 LONGEST_UNTOLD_S = 60.0
@@ -95,6 +105,11 @@ class CallAccount:
             hold_s = min(max(told_s, LEAST_RATE_LIMIT_S), LONGEST_TOLD_S)
         self.until = max(self.until, now + hold_s)
 
+    def limited(self, error: CloudError, now: float) -> None:
+        """Note a failure that only makes others wait if it is a rate limit."""
+        if isinstance(error, RateLimitError):
+            self.failed(error, now)
+
     def succeeded(self, now: float) -> None:
         """Note a success: the next wait is a short one."""
         if now >= self.until - SLACK:
@@ -119,6 +134,7 @@ class Conduct:
         self._listings = CallAccount()
         self._changes = CallAccount()
         self._finds = CallAccount()
+        self._bills = CallAccount()
         self._offsets: dict[str, float] = {}
         self._taken_back: set[str] = set()
 
@@ -161,6 +177,7 @@ class Conduct:
         self._elastic = ElasticConduct(process, self._timeline, self._truth, self._hosts)
         self._listings, self._changes = CallAccount(), CallAccount()
         self._finds = CallAccount()
+        self._bills = CallAccount()
         self._taken_back.clear()
 
     # ---- what is decided ----
@@ -184,7 +201,7 @@ class Conduct:
             ours = command.instance_id not in self._foreign
             expect(ours, "foreign instances are untouched", command)
         match command:
-            case ListInstances() | FindInstance():
+            case ListInstances() | FindInstance() | AskBills():
                 self._on_question(command)
             case CreateInstance():
                 self._on_create(process, command)
@@ -199,8 +216,9 @@ class Conduct:
             case _:
                 pass
 
-    def _on_question(self, command: ListInstances | FindInstance) -> None:
-        account = self._finds if isinstance(command, FindInstance) else self._listings
+    def _on_question(self, command: ListInstances | FindInstance | AskBills) -> None:
+        accounts = {FindInstance: self._finds, AskBills: self._bills}
+        account = accounts.get(type(command), self._listings)
         held = self._timeline.now < account.until - SLACK
         expect(not held, "no listing during a hold", command, f"until {account.until}")
 
@@ -342,15 +360,17 @@ class Conduct:
             case Listed():
                 self._listings.succeeded(now)
             case DestroyFailed() | TagsFailed():
-                if isinstance(event.error, RateLimitError):
-                    self._changes.failed(event.error, now)
+                self._changes.limited(event.error, now)
             case Destroyed() | TagsSet():
                 self._changes.succeeded(now)
             case FindFailed():
-                if isinstance(event.error, RateLimitError):
-                    self._finds.failed(event.error, now)
+                self._finds.limited(event.error, now)
             case InstanceFound():
                 self._finds.succeeded(now)
+            case BillsFailed():
+                self._bills.limited(event.error, now)
+            case BillsTold():
+                self._bills.succeeded(now)
             case _:
                 pass
 

@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from longshore.dispatcher.domain.containers import Placement, Profile, SchedulerSettings
-from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
+from longshore.drivers.billing import BillingEnd, BillingStart
+from longshore.drivers.simulated.parameters import (
+    SimulatedBilling,
+    SimulatedFaults,
+    SimulatedParameters,
+)
 from longshore.pool.model import PoolSettings
 from tests.samples import make_type
 from tests.sim.elastic_options import with_elastic_jobs
@@ -20,6 +25,9 @@ from tests.sim.quiet_options import in_quiet
 from tests.sim.timeline import Dice
 
 LONGEST_DOWN_S = (3.0, 30.0)
+
+#: Units of billed time and the least of it.
+_UNITS_S = ((1, 0), (1, 60), (1, 600), (60, 0), (60, 600), (3600, 3600))
 
 SPOT = replace(make_type(2, name="t2s", price="0.1", preemptible=True), provider_type="p2s")
 DEFAULTS = (("cpus", 1500), ("memory", 2**30))
@@ -144,6 +152,7 @@ def options_of(seed: int) -> SimOptions:
     options = _smaller(options, Dice(seed, "small machines"))
     options = _stopping(options, Dice(seed, "stopped instances"))
     options = _holding(options, Dice(seed, "timed holds"))
+    options = _billing(options, Dice(seed, "billing"))
     return replace(options, demand=with_plans(options.demand, seed))
 
 
@@ -301,6 +310,29 @@ def _holding(options: SimOptions, dice: Dice) -> SimOptions:
         options,
         demand=replace(
             options.demand, behaviors_every_s=often_s, timed_holds=dice.between(0.5, 1.0)
+        ),
+    )
+
+
+def _billing(options: SimOptions, dice: Dice) -> SimOptions:
+    """Return a run whose cloud bills in one of the ways in which clouds do, and perhaps tells."""
+    unit_s, minimum_s = _UNITS_S[dice.whole(0, len(_UNITS_S) - 1)]
+    billing = SimulatedBilling(
+        starts=BillingStart.REQUESTED if dice.falls(0.3) else BillingStart.RUNNING,
+        ends=BillingEnd.TERMINATED if dice.falls(0.3) else BillingEnd.SHUTTING_DOWN,
+        unit_s=unit_s,
+        minimum_s=minimum_s,
+        minimum_amount_usd=0.01 if dice.falls(0.2) else 0.0,
+        free_if_reclaimed_within_s=dice.whole(60, 3600) if dice.falls(0.5) else 0,
+    )
+    return replace(
+        options,
+        cloud=msgspec.structs.replace(
+            options.cloud,
+            billing=billing,
+            zones=("z1", "z2", "z3")[: dice.whole(0, 3)],
+            tells_billing=dice.falls(0.8),
+            pending_time_s=_share(dice, options.cloud.boot_time_s),
         ),
     )
 

@@ -19,6 +19,7 @@ from longshore.dispatcher.domain.messages import (
 from longshore.dispatcher.engine.engine import NOTHING_TO_PLAN, Engine
 from longshore.dispatcher.engine.outbox import Outbox, Write
 from longshore.pool.messages import (
+    AskBills,
     CreateInstance,
     DestroyInstance,
     FindInstance,
@@ -239,6 +240,7 @@ class DispatcherProcess:
                     | DestroyInstance()
                     | SetTags()
                     | FindInstance()
+                    | AskBills()
                 ):
                     self.calls.begin(command)
                 case Probe():

@@ -256,7 +256,7 @@ class VirtualStore:
             unreleased=tuple(a for a in self.attempts.values() if self._unreleased(a)),
             launches=tuple(self.launches[token] for token in sorted(self.launches)),
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
-            bills=tuple(b for b in self.bills.values() if not b.final),
+            bills=tuple(self.bills.values()),
             intervals=tuple(i for i in self.intervals.values() if i.until_ms is None),
         )
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from longshore.dispatcher.domain.messages import Confirm
 from longshore.dispatcher.engine.engine import Engine
+from longshore.drivers.billing import EndedBy
 from longshore.drivers.interface import InstanceType
 from longshore.drivers.simulated.model import CloudModel, Fate, Happening, Machine, as_thrown
 from longshore.drivers.simulated.parameters import SimulatedFaults
 from longshore.pool.messages import PoolCommand, PoolEvent
 from longshore.pool.model import IdleBehavior
 from tests.samples import made_container
+from tests.sim import ledger_conduct
 from tests.sim.calls import CloudSurroundings, VirtualCalls
 from tests.sim.conduct import Conduct
 from tests.sim.faults import DispatcherFaults, HostFaults
@@ -88,6 +90,7 @@ class World:
         self._links_dice = Dice(options.seed, "links")
         self._calls_dice = Dice(options.seed, "calls")
         self._find_dice = Dice(options.seed, "finds")
+        self._bills_dice = Dice(options.seed, "bills")
         self._engine_dice = Dice(options.seed, "engine")
         self.store = VirtualStore(self.timeline, Dice(options.seed, "store"), self.truth.committed)
         self.store.faults = options.dispatcher
@@ -151,6 +154,7 @@ class World:
             dice=self._engine_dice.random,
             quota_groups=groups if any(groups.values()) else {},
             store="ours",
+            billing=options.cloud.billing.rule() if options.cloud.tells_billing else None,
         )
         engine.pool.timers = WatchedTimers()
         process = DispatcherProcess(engine, making)
@@ -194,6 +198,8 @@ class World:
             late_addresses=self.options.hosts.late_addresses,
             filters_tags=not self.options.unfiltered_listings,
             find_dice=self._find_dice,
+            bills_dice=self._bills_dice,
+            cloud_epoch_s=EPOCH_S,
             hides=self.trouble.hides,
             power_of=self.trouble.power_of,
             flickers=0.0 if self._calm else self.options.flickers,
@@ -213,8 +219,13 @@ class World:
         self.counts[f"crashes: {why}"] += 1
         process.die()
         self.store.crash()
+        ledger_conduct.check_facts(self.store, clock_is_steady=self._clock_is_steady)
         down_s = self._dice.between(0, self._dispatcher_faults.longest_down_s)
         self.timeline.after(down_s, self.start)
+
+    @property
+    def _clock_is_steady(self) -> bool:
+        return not self.options.dispatcher.clock_steps_s
 
     def abandon(self) -> None:
         """Let the dispatcher die for good."""
@@ -283,7 +294,7 @@ class World:
 
     def _power_off(self, machine: Machine) -> None:
         self.counts["leases that ended an instance"] += 1
-        self.cloud.end(machine, self.timeline.now)
+        self.cloud.end(machine, self.timeline.now, EndedBy.ITSELF)
         self._cloud_changed()
 
     def _cloud_changed(self) -> None:
@@ -335,6 +346,11 @@ class World:
         expect(self._over(), "everything ends", self.described())
         self._expect_no_longer_than_needed(safety_s)
         self.truth.final()
+        cloud = self.options.cloud
+        rule = cloud.billing.rule() if cloud.tells_billing else None
+        ledger_conduct.check_bills(
+            self.store, self.hosts, rule, clock_is_steady=self._clock_is_steady
+        )
         return Outcome(
             busy_s=self.truth.busy_s,
             virtual_s=self.timeline.now,

@@ -32,9 +32,12 @@ EDGES = (
 )
 
 # What is at an edge, or decides what an edge does, is tried here too, without so many.
-OTHERS = tuple(
-    f"dispatcher/{folder}/"
-    for folder in ("access", "cli", "config", "cost", "domain", "input", "server", "service")
+OTHERS = (
+    *(
+        f"dispatcher/{folder}/"
+        for folder in ("access", "cli", "config", "cost", "domain", "input", "server", "service")
+    ),
+    *("drivers/", "pool/open_bills.py", "pool/rate_limits.py"),
 )
 
 PROBE = EdgeDefect(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from longshore.drivers.billing import NOTHING_BILLED, Billed, BillingRule
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
 from longshore.drivers.interface import Condition, Existence, Found, Power
 from longshore.pool.messages import (
+    AskBills,
+    BillsFailed,
+    BillsTold,
     Created,
     CreateFailed,
     CreateInstance,
@@ -121,6 +126,58 @@ def test_listings_tell_how_instances_stand_where_their_driver_does(rig: Rig) -> 
     assert stopped.power is Power.STOPPED
     assert stopped.reason.startswith("no room!")
     assert len(stopped.reason) == 500
+
+
+@dataclass
+class Priced(Vm):
+    """An instance whose driver tells of its billing."""
+
+    billed: Billed = NOTHING_BILLED
+
+
+def test_listings_tell_of_billing_where_their_driver_does_and_only_what_can_be(rig: Rig) -> None:
+    sane = Billed(billed_from=5.0, from_slack_s=1.0, billed_until=9.0, zone="z1")
+    mad = Billed(
+        billed_from=math.nan,
+        from_slack_s=-1.0,
+        billed_until=math.inf,
+        until_slack_s=math.nan,
+        zone="z" * 1000,
+    )
+    turned = Billed(billed_from=9.0, billed_until=5.0)
+    rig.cloud.vms = [Vm("i-0"), Priced("i-1", billed=sane), Priced("i-2", billed=mad)]
+    rig.cloud.vms.append(Priced("i-3", billed=turned))
+    rig.performer.perform(ListInstances(op_id=1))
+    listed = rig.outcome()
+    assert isinstance(listed, Listed)
+    assert [seen.billed for seen in listed.instances] == [
+        NOTHING_BILLED,
+        sane,
+        Billed(zone="z" * 64),
+        Billed(billed_from=9.0, billed_until=9.0),
+    ]
+
+
+def test_bills_are_told_of_those_that_were_asked_of_and_nothing_by_who_cannot(rig: Rig) -> None:
+    ask = AskBills(op_id=1, instance_ids=("i-1", "i-2", "i-3"))
+    rig.performer.perform(ask)
+    assert rig.outcome() == BillsTold(op_id=1, bills=())
+    told = {"i-2": Billed(zone="z\n1"), "i-1": Billed(billed_from=3.0), "i-9": Billed()}
+    rig.cloud.billing_rule = BillingRule  # type: ignore[attr-defined]  # some can
+    rig.cloud.bills = lambda _: told  # type: ignore[attr-defined]  # as above
+    rig.performer.perform(ask)
+    bills = (("i-1", Billed(billed_from=3.0)), ("i-2", Billed(zone="z 1")))
+    assert rig.outcome() == BillsTold(op_id=1, bills=bills)
+
+    def fails(_: object) -> None:
+        raise OSError("no way there")
+
+    rig.cloud.bills = fails  # type: ignore[attr-defined]  # as above
+    rig.performer.perform(ask)
+    failed = rig.outcome()
+    assert isinstance(failed, BillsFailed)
+    assert failed.op_id == 1
+    assert "no way there" in str(failed.error)
 
 
 def test_destroy_and_tags(rig: Rig) -> None:

@@ -86,7 +86,7 @@ def _make_facts() -> None:
         sa.Column("gone_ms", sa.BigInteger),
         sa.Column("final", sa.Boolean, nullable=False),
     )
-    op.create_index("ledger_bills_by_final", "ledger_bills", ["final", "instance_id"])
+    op.create_index("ledger_bills_by_gone", "ledger_bills", ["final", "gone_ms"])
     op.create_table(
         "ledger_prices",
         sa.Column("type_name", sa.Text, nullable=False),

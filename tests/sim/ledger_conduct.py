@@ -1,0 +1,155 @@
+"""Whether the ledger is whole, and says what the simulated cloud bills."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+
+from longshore.dispatcher.cost.money import exact_usd
+from longshore.dispatcher.cost.prices import PriceBook
+from longshore.dispatcher.cost.tiling import lines_of
+from longshore.dispatcher.domain.containers import AttemptOutcome
+from longshore.dispatcher.domain.ledger import (
+    MS_PER_HOUR,
+    OF_INSTANCE,
+    CostLine,
+    InstanceBill,
+    Interval,
+    Outcome,
+    PriceSource,
+)
+from longshore.drivers.billing import BillingRule
+from tests.sim.bill import billed_ms, billed_usd, life_of
+from tests.sim.hosts import Host
+from tests.sim.store import VirtualStore
+from tests.sim.truth import expect
+
+_LATER = 10 * 365 * 24
+_OUTCOMES = {
+    None: Outcome.OPEN,
+    AttemptOutcome.SUCCEEDED: Outcome.USEFUL,
+    AttemptOutcome.FAILED: Outcome.LOST_FAILED,
+    AttemptOutcome.LOST: Outcome.LOST_LOST,
+    AttemptOutcome.PREEMPTED: Outcome.LOST_PREEMPTED,
+    AttemptOutcome.CANCELLED: Outcome.LOST_CANCELLED,
+}
+
+
+def check_facts(store: VirtualStore, *, clock_is_steady: bool) -> None:
+    """Expect of what is committed that it could be reckoned from: also just after a crash.
+
+    Where the clock is not steady over restarts, an attempt that one process lost sight of and the
+    next found again may have begun before it ended.
+    """
+    for instance_id, intervals in _by_instance(store).items():
+        expect(instance_id in store.bills, "every instance has a bill", instance_id)
+        states = [each for each in intervals if each.holder == OF_INSTANCE]
+        _expect_tiles(store.bills[instance_id], states)
+        places = [each for each in intervals if each.holder != OF_INSTANCE]
+        _expect_places(store, places, steady=clock_is_steady)
+
+
+def check_bills(
+    store: VirtualStore,
+    hosts: Mapping[str, Host],
+    rule: BillingRule | None,
+    *,
+    clock_is_steady: bool,
+) -> None:
+    """Expect of a run that is over that its lines are all that the cloud bills, to the second.
+
+    `rule` is how the cloud bills, None where it does not tell. What is not told is compared with
+    what was seen by a clock that is steady over restarts: another says nothing.
+    """
+    check_facts(store, clock_is_steady=clock_is_steady)
+    intervals = _by_instance(store)
+    for instance_id, bill in sorted(store.bills.items()):
+        lines = lines_of(
+            bill,
+            intervals.get(instance_id, ()),
+            PriceBook(()),
+            from_ms=0,
+            until_ms=_LATER * MS_PER_HOUR * 100,
+            now_ms=0,
+        )
+        expect(bill.gone_ms is not None, "every instance is gone in the ledger", instance_id)
+        if rule is not None and instance_id in hosts:
+            _expect_billed(bill, lines, hosts[instance_id], rule, steady=clock_is_steady)
+    for attempt in store.attempts.values():
+        for each in intervals.get(attempt.instance_id, ()):
+            if each.holder == attempt.id:
+                expected = _OUTCOMES[attempt.outcome]
+                same = each.outcome is expected
+                expect(same, "the ledger knows how an attempt ended", attempt.id, each.outcome)
+
+
+def _by_instance(store: VirtualStore) -> dict[str, list[Interval]]:
+    found: dict[str, list[Interval]] = defaultdict(list)
+    for (instance_id, _, _), interval in sorted(store.intervals.items(), key=lambda i: i[0][2]):
+        found[instance_id].append(interval)
+    return found
+
+
+def _expect_tiles(bill: InstanceBill, states: list[Interval]) -> None:
+    expect(bool(states), "an instance is something at each instant", bill.instance_id)
+    ends = [each.until_ms for each in states]
+    starts = [*(each.from_ms for each in states[1:]), bill.gone_ms]
+    # What begins and ends within one millisecond is nothing.
+    expect(
+        ends == starts, "an instance is something at each instant", bill.instance_id, ends, starts
+    )
+
+
+def _expect_places(store: VirtualStore, places: list[Interval], *, steady: bool) -> None:
+    last: dict[str, int] = {}
+    for each in places:
+        before = last.get(each.holder, each.from_ms)
+        expect(
+            not steady or each.from_ms >= before, "an attempt has one place at a time", each.holder
+        )
+        expect(0 <= each.share <= 1, "a share is a part", each.holder, each.share)
+        last[each.holder] = each.until_ms if each.until_ms is not None else each.from_ms
+        known = store.attempts.get(each.holder)
+        if known is not None:
+            owner = store.containers[known.container_id]
+            booked = (each.account.project, each.account.user)
+            expect(
+                booked == (owner.project, owner.user), "who works pays", each.holder, each.account
+            )
+
+
+def _expect_billed(
+    bill: InstanceBill, lines: list[CostLine], host: Host, rule: BillingRule, *, steady: bool
+) -> None:
+    life = life_of(host.machine)
+    ended_at = max(bill.gone_ms or 0, 0) / 1000
+    booked_ms = sum(line.quantity_ms for line in lines)
+    true_ms = billed_ms(life, rule, ended_at)
+    told = bill.billed.billed_from is not None and bill.billed.billed_until is not None
+    told = told and not bill.billed.from_slack_s and not bill.billed.until_slack_s
+    uncertain_ms = sum(line.uncertain_ms for line in lines)
+    if told:
+        same = booked_ms == true_ms
+        expect(same, "the ledger has what the cloud bills", bill, booked_ms, true_ms, life)
+        price = host.machine.type.price_usd_per_hour
+        amount = exact_usd(sum(line.grains for line in lines))
+        # What is not configured (any more) has no price, which is told.
+        known = all(line.price.source is not PriceSource.NONE for line in lines)
+        expect(
+            not known or amount == Fraction(billed_usd(life, rule, price, ended_at)),
+            "the ledger has what the cloud bills",
+            bill,
+            amount,
+        )
+    elif lines and true_ms and steady:
+        unit_ms = max(rule.unit_s, rule.minimum_s) * 1000
+        expect(
+            abs(booked_ms - true_ms) <= uncertain_ms + unit_ms,
+            "what the ledger does not know is uncertain",
+            bill,
+            booked_ms,
+            true_ms,
+            uncertain_ms,
+            life,
+        )
