@@ -88,4 +88,5 @@ def many(count: int, seed: int = 1) -> Iterator[CostLine]:
             quantity_ms=dice.randrange(MS_PER_HOUR + 1),
             uncertain_ms=dice.choice((0, 1000)),
             price=Price(nusd_per_hour=nusd, source=source),
+            flat_grains=dice.choice((0, 0, 0, dice.randrange(10**15))),
         )

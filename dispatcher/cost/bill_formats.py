@@ -40,6 +40,7 @@ _UNITS_S: Final = {
 }
 _VOLUME_UNIT = re.compile(r"[gt]i?b-mo(?:nths?)?")
 _TRAFFIC_UNIT = re.compile(r"[gt]i?bs?")
+_COUNTED = frozenset({"charges", "units", "count"})
 _DESCRIPTION_CHARS = 200
 _EXACT: Final = Context(prec=100, traps=[Inexact])
 _NOT_A_MACHINE = re.compile(
@@ -262,8 +263,11 @@ def _focus_usage_s(row: _Cells) -> Decimal | None:
         seconds = _seconds_of_quantity(row.number(quantity), row.text(unit))
         if seconds is not None:
             return seconds
-    # A correction of a price changes no time.
-    return Decimal(0) if row.text("ChargeClass") == "Correction" else None
+    # A correction of a price changes no time, and what is charged once is for none.
+    is_for_none = row.text("ChargeClass") == "Correction" or (
+        row.text("PricingUnit").casefold() in _COUNTED
+    )
+    return Decimal(0) if is_for_none else None
 
 
 _FOCUS_CATEGORIES: Final = {
@@ -295,13 +299,15 @@ def _computing(row: _Cells, *, is_time: bool) -> ChargeKind:
     """Return what is sold as computing: volumes by GB and month and traffic by GB are, too."""
     if _NOT_A_MACHINE.search(row.text("SkuMeter")):
         return ChargeKind.OTHER
-    if is_time:
-        is_machine = row.text("ServiceSubcategory") in {"", "Virtual Machines"}
-        return ChargeKind.INSTANCE if is_machine else ChargeKind.OTHER
     unit = row.text("PricingUnit").casefold()
     if _VOLUME_UNIT.fullmatch(unit):
         return ChargeKind.STORAGE
-    return ChargeKind.TRANSFER if _TRAFFIC_UNIT.fullmatch(unit) else ChargeKind.OTHER
+    if _TRAFFIC_UNIT.fullmatch(unit):
+        return ChargeKind.TRANSFER
+    sold_as = row.text("ServiceSubcategory")
+    # Some clouds sell the memory of a machine by itself, by size and time: its time is not told.
+    is_machine = sold_as == "Virtual Machines" or (is_time and not sold_as)
+    return ChargeKind.INSTANCE if is_machine else ChargeKind.OTHER
 
 
 # ---- CUR 2.0 ------------------------------------------------------------------------------------

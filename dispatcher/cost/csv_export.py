@@ -33,7 +33,7 @@ LINE_COLUMNS: Final = (
     *("hour", "instance", "type", "provider_type", "market", "zone", "state", "attempt"),
     *("project", "user", "job", "job_id", "task", "array_index", "container"),
     *("column", "cause", "outcome", "hours", "uncertain_hours"),
-    *("usd_per_hour", "price_source", "usd"),
+    *("usd_per_hour", "price_source", "flat_usd", "usd"),
 )
 
 
@@ -85,7 +85,8 @@ def lines_csv(lines: Iterable[CostLine], labels: Sequence[str] = ()) -> Iterator
 
 
 def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[list[Cell]]:
-    usd, hours = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
+    usd, flat_usd = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(money.GRAINS_PER_USD)
+    hours = RunningDecimal(MS_PER_HOUR)
     uncertain_hours = RunningDecimal(MS_PER_HOUR)
     for line in lines:
         account, chosen = line.account, dict(line.account.labels)
@@ -112,6 +113,7 @@ def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[lis
             uncertain_hours.next(line.uncertain_ms),
             money.price_of(line.price.nusd_per_hour),
             line.price.source.value,
+            flat_usd.next(line.flat_grains),
             usd.next(line.grains),
             *(chosen.get(key) for key in labels),
         ]

@@ -2,6 +2,7 @@
 
 A line is already what a row is to be: an instance, an hour of UTC, and an attempt or a cause, at
 one price. So nothing is added up and nothing is held, and a month of any size passes through.
+What a line costs beside its time has a row of its own, since no price an hour would say it.
 The columns are the table `COLUMNS`: what each is called, in which versions, and how it is made.
 
 What the standard asks for and a ledger does not know is said plainly. There is no invoice, so
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Final, Protocol
@@ -28,6 +29,8 @@ from longshore.dispatcher.domain.ledger import CLUSTER, MS_PER_HOUR, BilledState
 from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG
 
 UNIT: Final = "Hours"
+FLAT_UNIT: Final = "Charges"
+"""What is counted where a cost is for no time."""
 
 
 class FocusVersion(Enum):
@@ -69,7 +72,10 @@ class _Row:
     line: CostLine
     context: FocusContext
     cost: Decimal
-    hours: Decimal
+    #: How much it is of what, and the price of one of these; their product is the cost.
+    quantity: Decimal
+    unit: str
+    unit_price: Decimal
     month: range
 
 
@@ -113,7 +119,7 @@ def _cost(row: _Row) -> Decimal:
 
 
 def _unit_price(row: _Row) -> Decimal:
-    return money.price_of(row.line.price.nusd_per_hour)
+    return row.unit_price
 
 
 def _region(row: _Row) -> str | None:
@@ -137,10 +143,10 @@ def _method(row: _Row) -> str | None:
 
 
 def _method_details(row: _Row) -> str | None:
-    """Return that all of the cost is by time, and how much of that this is."""
+    """Return that all of the cost is by one measure, and how much of that this is."""
     if _method(row) is None:
         return None
-    quantity = f'"UsageUnit":"{UNIT}","UsageQuantity":{format(row.hours, "f")}'
+    quantity = f'"UsageUnit":"{row.unit}","UsageQuantity":{format(row.quantity, "f")}'
     return f'{{"Elements":[{{"AllocatedRatio":1,{quantity}}}]}}'
 
 
@@ -175,7 +181,7 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _must("ChargePeriodStart", lambda row: utc_hour_text(row.line.hour)),
     _must("ChargePeriodEnd", lambda row: utc_hour_text(row.line.hour + 1)),
     _must("ChargeCategory", lambda _: "Usage"),
-    _must("ChargeClass", lambda row: "Correction" if row.line.quantity_ms < 0 else None),
+    _must("ChargeClass", lambda row: "Correction" if row.quantity < 0 else None),
     _must("ChargeDescription", lambda row: f"{row.line.cause} on {row.line.type_name}"),
     _may("ChargeFrequency", lambda _: "Usage-Based"),
     _must("BilledCost", _cost),
@@ -185,10 +191,10 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _may("ListUnitPrice", _unit_price),
     _may("ContractedUnitPrice", _unit_price),
     _may("PricingCategory", lambda row: "Dynamic" if row.line.preemptible else "Standard"),
-    _must("PricingQuantity", lambda row: row.hours),
-    _must("PricingUnit", lambda _: UNIT),
-    _may("ConsumedQuantity", lambda row: row.hours),
-    _may("ConsumedUnit", lambda _: UNIT),
+    _must("PricingQuantity", lambda row: row.quantity),
+    _must("PricingUnit", lambda row: row.unit),
+    _may("ConsumedQuantity", lambda row: row.quantity),
+    _may("ConsumedUnit", lambda row: row.unit),
     _may("CommitmentDiscountStatus", lambda _: None),
     _only(_V1_2, "ProviderName", _provider),
     _only(_V1_2, "PublisherName", _provider),
@@ -237,8 +243,14 @@ def columns_of(version: FocusVersion) -> tuple[FocusColumn, ...]:
 def focus_rows(
     lines: Iterable[CostLine], version: FocusVersion, context: FocusContext
 ) -> Iterator[list[Cell]]:
-    """Yield the row of each line, as `columns_of` has the columns; costs add up exactly."""
+    """Yield the rows of each line, as `columns_of` has the columns; costs add up exactly."""
     made = [column.made for column in columns_of(version)]
+    for row in _rows(lines, context):
+        yield [make(row) for make in made]
+
+
+def _rows(lines: Iterable[CostLine], context: FocusContext) -> Iterator[_Row]:
+    """Yield a row for the time of each line, and one for what it costs beside that."""
     cost, hours = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
     month = range(0)
     for line in lines:
@@ -247,11 +259,18 @@ def focus_rows(
         row = _Row(
             line=line,
             context=context,
-            cost=cost.next(line.grains),
-            hours=hours.next(line.quantity_ms),
+            cost=cost.next(line.grains - line.flat_grains),
+            quantity=hours.next(line.quantity_ms),
+            unit=UNIT,
+            unit_price=money.price_of(line.price.nusd_per_hour),
             month=month,
         )
-        yield [make(row) for make in made]
+        if line.quantity_ms or not line.flat_grains:
+            yield row
+        if line.flat_grains:
+            flat = cost.next(line.flat_grains)
+            once = Decimal(-1 if line.flat_grains < 0 else 1)
+            yield replace(row, cost=flat, quantity=once, unit=FLAT_UNIT, unit_price=flat * once)
 
 
 def write_focus(

@@ -51,7 +51,7 @@ COST_FILES: Final[tuple[EdgeDefect, ...]] = (
         name="what_is_taken_back_is_usage",
         guard="A line that takes back another says so",
         file="dispatcher/cost/focus.py",
-        old='"Correction" if row.line.quantity_ms < 0 else None',
+        old='"Correction" if row.quantity < 0 else None',
         new="None",
         test="tests/unit/test_cost_focus.py::test_a_line_that_takes_back_another_is_a_correction",
     ),

@@ -88,7 +88,7 @@ def test_a_generated_bill_of_each_cloud_is_read_whole(
         assert utc_hour_text(line.first_hour) == row["ChargePeriodStart"]
         assert utc_hour_text(line.end_hour) == row["ChargePeriodEnd"]
         if line.kind is ChargeKind.INSTANCE:
-            assert line.usage_s == Decimal(row["ConsumedQuantity"]) * 3600
+            assert (line.usage_s or 0) == Decimal(row["ConsumedQuantity"] or 0) * 3600
     assert list(read_bill(packed(file))) == lines
     assert list(read_bill(as_parquet(file))) == lines
 
@@ -162,7 +162,13 @@ FOCUS_CASES: list[tuple[dict[str, str], ChargeKind, str | None]] = [
     ({"SkuMeter": "NAT Gateway"}, ChargeKind.OTHER, "1800"),
     ({"PricingUnit": "GB-Months"}, ChargeKind.STORAGE, None),
     ({"PricingUnit": "GB"}, ChargeKind.TRANSFER, None),
-    ({"PricingUnit": "GB-Seconds"}, ChargeKind.OTHER, None),
+    ({"PricingUnit": "GiB-Hours"}, ChargeKind.INSTANCE, None),
+    ({"PricingUnit": "Charges"}, ChargeKind.INSTANCE, "0"),
+    (
+        {"PricingUnit": "GB-Seconds", "ServiceSubcategory": "Serverless Compute"},
+        *(ChargeKind.OTHER, None),
+    ),
+    ({"PricingUnit": "Metrics", "ServiceSubcategory": ""}, ChargeKind.OTHER, None),
     ({"ServiceCategory": "Storage"}, ChargeKind.STORAGE, "1800"),
     ({"ServiceCategory": "Networking"}, ChargeKind.TRANSFER, "1800"),
     ({"ServiceCategory": "Databases"}, ChargeKind.OTHER, "1800"),

@@ -19,7 +19,7 @@ from longshore.dispatcher.cost.focus import (
     columns_of,
     write_focus,
 )
-from longshore.dispatcher.cost.money import usd
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, usd
 from longshore.dispatcher.domain.ledger import CostLine, Price, PriceSource
 from tests.cost_samples import ALIGN, CONTEXT, IDLE, MONTH, WORK, many
 
@@ -97,7 +97,8 @@ def test_costs_and_hours_add_up_to_the_exact_sum(version: FocusVersion) -> None:
     rows = told(lines, version)
     for name in COSTS:
         assert sum(Decimal(row[name]) for row in rows) == usd(sum(line.grains for line in lines))
-    hours = sum((Decimal(row["PricingQuantity"]) for row in rows), Decimal(0))
+    of_time = [row for row in rows if row["PricingUnit"] == "Hours"]
+    hours = sum((Decimal(row["PricingQuantity"]) for row in of_time), Decimal(0))
     assert abs(hours * 3_600_000 - sum(line.quantity_ms for line in lines)) < Decimal("1e-5")
 
 
@@ -151,3 +152,26 @@ def test_an_unknown_zone_stands_for_its_region() -> None:
     [row, nowhere] = told([replace(WORK, zone="z9"), replace(WORK, zone="")], FocusVersion.V1_4)
     assert (row["RegionId"], row["AvailabilityZone"]) == ("z9", "z9")
     assert (nowhere["RegionId"], nowhere["AvailabilityZone"]) == ("", "")
+
+
+def test_what_a_line_costs_beside_its_time_has_a_row_of_its_own() -> None:
+    third = GRAINS_PER_USD // 3
+    both = replace(WORK, flat_grains=third)
+    alone = replace(WORK, quantity_ms=0, flat_grains=third)
+    back = replace(WORK, quantity_ms=0, flat_grains=-third)
+    rows = told([both, alone, back], FocusVersion.V1_4)
+    counted = [(row["PricingQuantity"], row["PricingUnit"], row["ChargeClass"]) for row in rows]
+    assert counted == [
+        ("0.500000000000", "Hours", ""),
+        ("1", "Charges", ""),
+        ("1", "Charges", ""),
+        ("-1", "Charges", "Correction"),
+    ]
+    assert Decimal(rows[0]["ListCost"]) == Decimal("0.0575")
+    assert sum(Decimal(row["ListCost"]) for row in rows) == usd(WORK.grains + third)
+    assert Decimal(rows[3]["ListUnitPrice"]) > 0
+
+
+def test_a_line_without_time_and_cost_is_a_row_too() -> None:
+    [row] = told([replace(WORK, quantity_ms=0)], FocusVersion.V1_4)
+    assert row["BilledCost"] == "0.000000000000"
