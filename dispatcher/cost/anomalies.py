@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from longshore.dispatcher.cost.money import usd
+from longshore.dispatcher.cost.money import dollars
 from longshore.dispatcher.domain.periods import Period
 
 LEAST_WEEKS: Final = 4
@@ -62,8 +62,8 @@ def unusual_day(
         spent_grains=spent,
         usual_grains=usual,
         sentence=(
-            f"Project {project} cost {usd(spent):,.2f} USD on {day.name}, where"
-            f" {usd(usual):,.2f} USD are usual on that day of the week (the median of the last"
+            f"Project {project} cost {dollars(spent):,.2f} USD on {day.name}, where"
+            f" {dollars(usual):,.2f} USD are usual on that day of the week (the median of the last"
             f" {len(like)}): look at what ran then by user and job."
         ),
     )

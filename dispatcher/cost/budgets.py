@@ -23,10 +23,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, assert_never
 
-from longshore.dispatcher.cost.lines import Account, Column, CostLine
-
 from longshore.dispatcher.cost.forecast import SpendForecast
-from longshore.dispatcher.cost.money import usd
+from longshore.dispatcher.cost.money import dollars
+from longshore.dispatcher.domain.ledger import Account, Column, CostLine
 from longshore.dispatcher.domain.periods import Period, PeriodKind, period_at
 
 
@@ -419,4 +418,4 @@ def _next_day(budget: CostBudget, period: Period) -> str:
 
 def _dollars(grains: int) -> str:
     """Return an amount as it is shown: with cents."""
-    return f"{usd(grains):,.2f}"
+    return f"{dollars(grains):,.2f}"

@@ -185,7 +185,7 @@ class Reader:
 
     def ask(self, question: Callable[[Connection], Answer]) -> Answer:
         """Return what a question that stands elsewhere finds, from one snapshot."""
-        with self._snapshot() as connection:
+        with self.snapshot() as connection:
             return question(connection)
 
     def tokens(self) -> list[Token]:

@@ -11,6 +11,7 @@ from tests.edges.defects_api import API
 from tests.edges.defects_billing import BILLING
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
+from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
@@ -27,6 +28,7 @@ DEFECTS: Final = (
         *BILLING,
         *BUDGETS,
         *CLIENT,
+        *COST_FILES,
         *INSIDE,
         *LOGS,
         *REMOTE,

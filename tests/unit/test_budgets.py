@@ -12,15 +12,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from longshore.dispatcher.cost.lines import (
-    Account,
-    BilledState,
-    Column,
-    CostLine,
-    Outcome,
-    Price,
-    PriceSource,
-)
 
 from longshore.dispatcher.cost.budgets import (
     TRANSITIONS,
@@ -44,6 +35,15 @@ from longshore.dispatcher.cost.budgets import (
 )
 from longshore.dispatcher.cost.forecast import SpendForecast
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.domain.ledger import (
+    Account,
+    BilledState,
+    Column,
+    CostLine,
+    CostOutcome,
+    PriceSource,
+    UnitPrice,
+)
 from longshore.dispatcher.domain.periods import PeriodKind, period_at
 
 BERLIN = "Europe/Berlin"
@@ -333,10 +333,10 @@ def test_which_lines_count() -> None:
         account=ANN,
         column=Column.SHARED,
         cause="held",
-        outcome=Outcome.OPEN,
+        outcome=CostOutcome.OPEN,
         quantity_ms=1,
         uncertain_ms=0,
-        price=Price(nusd_per_hour=1, source=PriceSource.CONFIG),
+        price=UnitPrice(nusd_per_hour=1, source=PriceSource.CONFIG),
     )
     assert columns_of(Included.DIRECT) == {Column.DIRECT, Column.CAUSED}
     assert not counts_for(BUDGET, line)

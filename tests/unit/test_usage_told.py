@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.domain.containers import Placement
-from longshore.dispatcher.state.attempt_end import close
-from longshore.pool.model import AttemptExit, AttemptUsage, ExitKind
-from longshore.pool.pool_events import AttemptEnd, EndKind
+from longshore.pool.model import AttemptExit, AttemptReport, AttemptUsage, ExitKind
 from tests.api_server import connected
 from tests.rigs.api import ApiRig
+from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
-from tests.store_values import attempt as make_attempt
 
 USED = AttemptUsage(peak_memory_bytes=5, cpu_seconds=2.5, written_bytes=0)
 TOLD = {
@@ -53,18 +49,18 @@ async def test_it_is_in_the_answer_and_in_the_event_of_the_end() -> None:
 
 
 def test_what_it_really_took_never_changes_its_cost() -> None:
-    container = make_container(1)
-    ran = make_attempt(container, started_at=1000.0)
-    container = replace(container, attempts=(ran,))
-
     def cost(used: AttemptUsage | None) -> Decimal:
+        rig = Rig(make_type(2))
+        rig.submit(make_container(1))
         how = AttemptExit(
             kind=ExitKind.EXITED, code=0, started_at=1000.0, finished_at=4600.0, usage=used
         )
-        end = AttemptEnd(attempt_id=ran.id, kind=EndKind.EXITED, exit=how)
-        closed = close(container, end, 5000.0, type_=make_type(2), placement=Placement.PACKED)
-        assert closed.attempt.usage == used
-        return closed.container.cost_usd
+        report = AttemptReport(attempt_id="c-1-1", container_id="c-1", exit=how)
+        rig.on_instance["i-001"]["c-1-1"] = report
+        rig.now += 3600
+        rig.crash()
+        assert rig.attempts["c-1-1"].usage == used
+        return rig.containers["c-1"].cost_usd
 
     most = 2**53
     greedy = AttemptUsage(peak_memory_bytes=most, mean_memory_bytes=most, cpu_seconds=float(most))
