@@ -162,4 +162,15 @@ BILLING: Final[tuple[EdgeDefect, ...]] = (
         new="            some = list(instance_ids)",
         test=_EC2 + "test_bills_are_asked_for_by_filter_in_parts_and_on_all_pages",
     ),
+    EdgeDefect(
+        name="the_engine_does_not_know_how_the_cloud_bills",
+        guard="How the cloud bills is read at the start, and asked for later",
+        file="dispatcher/server/wiring.py",
+        old="billing=instance_set.billing_rule() if isinstance(instance_set, Bills) else None",
+        new="billing=None",
+        test=(
+            "tests/unit/test_wiring.py"
+            "::test_the_engine_knows_how_the_cloud_bills_and_asks_only_who_can_tell"
+        ),
+    ),
 )
