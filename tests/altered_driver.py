@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from longshore.drivers.billing import NOTHING_BILLED, Billed, TellsBilling
 from longshore.drivers.interface import HostKeyVerdict, Instance, InstanceType
 from tests.conformance_bed import OneOfMany
 
@@ -72,6 +73,13 @@ class AlteredInstance:
     def tags(self) -> Mapping[str, str]:
         """Return the tags that it was listed with."""
         return self.inner.tags
+
+    @property
+    def billed(self) -> Billed:
+        """Return what was told of its billing when it was listed."""
+        if not isinstance(self.inner, TellsBilling):
+            return NOTHING_BILLED
+        return self.inner.billed
 
     def destroy(self) -> None:
         """Destroy it."""

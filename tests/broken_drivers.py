@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from longshore.drivers.billing import Billed, BillingRule, TellsBilling
 from longshore.drivers.errors import CloudError, ErrorScope, InstanceNotFound, RateLimitError
 from longshore.drivers.interface import (
     CLUSTER_TAG,
@@ -84,6 +85,67 @@ class LeavesVolumes(Altered):
             for owner, own in sorted(self.volumes.items())
             if owner not in there and tags.items() <= own.items()
         ]
+
+
+Retelling = Callable[[Billed, int], Billed]
+
+
+class Mistelling(Altered):
+    """Tells of billing what `retold` makes of it and of how often it was told by then."""
+
+    def __init__(
+        self,
+        cloud: SimulatedCloud,
+        *,
+        listed: Retelling = lambda billed, _: billed,
+        asked: Retelling = lambda billed, _: billed,
+        rule: Callable[[BillingRule], BillingRule] = lambda rule: rule,
+    ) -> None:
+        super().__init__(cloud)
+        self.listed = listed
+        self.asked = asked
+        self.rule = rule
+        self.times = 0
+
+    def billing_rule(self) -> BillingRule:
+        return self.rule(super().billing_rule())
+
+    def shown(self, instance: Instance) -> Instance:
+        assert isinstance(instance, TellsBilling)
+        return _Rebilled(instance, self.retold(instance.billed, self.listed))
+
+    def bills(self, instance_ids: Sequence[str]) -> Mapping[str, Billed]:
+        told = super().bills(instance_ids)
+        return {id_: self.retold(billed, self.asked) for id_, billed in told.items()}
+
+    def retold(self, billed: Billed, retell: Retelling) -> Billed:
+        self.times += 1
+        return retell(billed, self.times)
+
+
+class _Rebilled(AlteredInstance):
+    def __init__(self, inner: Instance, told: Billed) -> None:
+        super().__init__(inner)
+        self._told = told
+
+    @property
+    def billed(self) -> Billed:
+        return self._told
+
+
+class ForgetsBills(Altered):
+    """Tells nothing of billing once an instance is gone."""
+
+    def bills(self, instance_ids: Sequence[str]) -> Mapping[str, Billed]:
+        there = {each.id for each in self.cloud.instances({})}
+        return {id_: bill for id_, bill in super().bills(instance_ids).items() if id_ in there}
+
+
+class KnowsAllBills(Altered):
+    """Tells of the billing of what never was."""
+
+    def bills(self, instance_ids: Sequence[str]) -> Mapping[str, Billed]:
+        return dict.fromkeys(instance_ids, Billed()) | dict(super().bills(instance_ids))
 
 
 class UntaggedAnswer(Altered):

@@ -16,7 +16,7 @@ import msgspec
 from longshore.drivers.interface import InstanceType
 from longshore.drivers.registry import DriverContext, DriverInfo
 from longshore.drivers.simulated.cloud import SimulatedCloud
-from longshore.drivers.simulated.driver import SimulatedInstanceSet
+from longshore.drivers.simulated.driver import BillingInstanceSet
 from longshore.drivers.simulated.model import Fate
 from longshore.drivers.simulated.parameters import SimulatedParameters
 
@@ -35,7 +35,7 @@ class ChaosParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     dead_s: float
 
 
-def _make(parameters: ChaosParameters, context: DriverContext) -> SimulatedInstanceSet:
+def _make(parameters: ChaosParameters, context: DriverContext) -> BillingInstanceSet:
     began = context.clock()
 
     def destiny(number: int, type_: InstanceType, now: float, fate: Fate) -> Fate:
@@ -59,7 +59,7 @@ def _make(parameters: ChaosParameters, context: DriverContext) -> SimulatedInsta
         clock=context.clock,
         destiny=destiny,
     )
-    return SimulatedInstanceSet(cloud)
+    return BillingInstanceSet(cloud)
 
 
 DRIVER = DriverInfo(

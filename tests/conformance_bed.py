@@ -18,7 +18,7 @@ from longshore.drivers.errors import ErrorScope
 from longshore.drivers.interface import InstanceSet
 from longshore.drivers.registry import Capability, DriverInfo
 from longshore.drivers.simulated.cloud import SimulatedCloud
-from longshore.drivers.simulated.driver import DRIVER, SimulatedInstanceSet
+from longshore.drivers.simulated.driver import DRIVER, BillingInstanceSet
 from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedParameters
 from tests.driver_bench import TYPE
 
@@ -47,7 +47,7 @@ _SHORTAGES = {Cause.SHORT_OF_TYPE: ErrorScope.TYPE, Cause.SHORT_OF_ALL: ErrorSco
 View = Callable[[SimulatedCloud], InstanceSet]
 
 
-class OneOfMany(SimulatedInstanceSet):
+class OneOfMany(BillingInstanceSet):
     """One instance set of several that see the same cloud, which outlives them."""
 
     def close(self) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from longshore.drivers.billing import EndedBy
 from longshore.drivers.interface import Instance
 from longshore.drivers.registry import DriverContext, DriverInfo
 from longshore.drivers.simulated.cloud import SimulatedCloud
-from longshore.drivers.simulated.driver import SimulatedInstanceSet
+from longshore.drivers.simulated.driver import BillingInstanceSet
 from longshore.drivers.simulated.model import Happening
 from longshore.drivers.simulated.parameters import SimulatedParameters
 
@@ -26,7 +27,7 @@ class ReclaimingParameters(SimulatedParameters, frozen=True, kw_only=True):
     orders: str
 
 
-class ReclaimingInstanceSet(SimulatedInstanceSet):
+class ReclaimingInstanceSet(BillingInstanceSet):
     """Carries orders out with each listing."""
 
     def __init__(self, cloud: SimulatedCloud, orders: Path) -> None:
@@ -46,7 +47,7 @@ class ReclaimingInstanceSet(SimulatedInstanceSet):
         with cloud._changed:
             machine, now = cloud._model.machines[instance_id], cloud._clock()
             if what == "end":
-                cloud._model.end(machine, now)
+                cloud._model.end(machine, now, EndedBy.RECLAIMED)
             else:
                 ends_after_s = now + NOTICE_S - machine.created_at
                 machine.fate = replace(machine.fate, ends_after_s=ends_after_s, notice_s=NOTICE_S)

@@ -6,6 +6,7 @@ import msgspec
 
 from longshore.dispatcher.conformance.harness import Bench
 from longshore.dispatcher.conformance.model import Markets, Nonconformity, NotShown
+from longshore.drivers.billing import Bills
 from longshore.drivers.interface import (
     Finds,
     InstanceType,
@@ -58,6 +59,7 @@ def check_capabilities(bench: Bench) -> None:
         Capability.FINDS: isinstance(bench.set, Finds),
         Capability.LEFTOVERS: isinstance(bench.set, Leftovers),
         Capability.INTERRUPTION_NOTICES: bool(watch),
+        Capability.BILLING: isinstance(bench.set, Bills),
         Capability.OFFERS: bench.trial.info.offers is not None,
     }
     missing = sorted(each.value for each, there in has.items() if each in claimed and not there)

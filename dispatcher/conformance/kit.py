@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from longshore.dispatcher.conformance import calls, claims, faults, machine
+from longshore.dispatcher.conformance import billing, calls, claims, faults, machine
 from longshore.dispatcher.conformance.harness import Bench
 from longshore.dispatcher.conformance.model import (
     Bed,
@@ -103,6 +103,7 @@ CHECKS: tuple[Check, ...] = (
     Check(name="quota-groups", look=claims.check_quota_groups, needs=Capability.QUOTA_GROUPS),
     Check(name="prices", look=claims.check_prices, needs=Capability.PRICES),
     Check(name="offers", look=claims.check_offers, needs=Capability.OFFERS),
+    Check(name="billing-rule", look=billing.check_rule, needs=Capability.BILLING),
     # The shared instance, from its creation ...
     Check(name="create", look=calls.check_create),
     Check(name="listed", look=calls.check_listed),
@@ -143,6 +144,7 @@ CHECKS: tuple[Check, ...] = (
     Check(name="other-cluster", look=calls.check_other_cluster, needs=Capability.MANY_INSTANCES),
     Check(name="foreign", look=calls.check_foreign, on_bed=True),
     Check(name="preemptible", look=claims.check_preemptible, needs=Capability.PREEMPTIBLE),
+    Check(name="billing", look=billing.check_times, needs=Capability.BILLING),
     Check(name="power-off", look=machine.check_power_off, needs=Capability.POWER_OFF),
     # Trouble.
     Check(

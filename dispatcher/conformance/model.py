@@ -210,6 +210,8 @@ class Trial:
     shell: Shell
     #: Waits so many seconds.
     wait: Callable[[float], None]
+    #: Returns seconds since the epoch, by this machine's clock.
+    epoch_now: Callable[[], float]
     #: Returns 32 hex digits that nobody can guess.
     new_token: Callable[[], str]
     image: str = ""

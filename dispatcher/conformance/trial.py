@@ -72,6 +72,7 @@ def make_trial(
         other_types=other_types,
         shell=PoolShell(settings, default_port=ssh_port),
         wait=time.sleep,
+        epoch_now=time.time,
         new_token=lambda: secrets.token_hex(16),
         image=image,
         bed=bed,

@@ -13,6 +13,7 @@ from typing import TypeVar
 from libcloud.compute.base import Node, NodeDriver
 from libcloud.compute.types import NodeState
 
+from longshore.drivers.billing import Billed
 from longshore.drivers.errors import AmbiguousResult, CloudError, InstanceNotFound
 from longshore.drivers.interface import (
     CLUSTER_TAG,
@@ -208,6 +209,7 @@ class LibcloudInstanceSet:
             address=self._address(node),
             tags={**named, **(told or {}), **self._provider.tags(node)},
             condition=_condition_of(node),
+            billed=self._provider.billed(node),
             node=node,
             owner=self,
         )
@@ -230,6 +232,7 @@ class _LibcloudInstance:
     address: str
     tags: Mapping[str, str]
     condition: Condition
+    billed: Billed
     node: Node = field(repr=False)
     owner: LibcloudInstanceSet = field(repr=False)
 

@@ -14,7 +14,9 @@ from libcloud.compute.base import Node, NodeDriver, NodeImage, NodeLocation, Nod
 from libcloud.compute.drivers.openstack import OpenStackNetwork, OpenStackSecurityGroup
 from libcloud.compute.providers import get_driver
 
+from longshore.drivers.billing import NOTHING_BILLED, Billed
 from longshore.drivers.errors import ConfigError
+from longshore.drivers.libcloud.billing import LONGEST_PENDING_S, read_time, since_made
 from longshore.drivers.libcloud.naming import plain_tags, tags_in
 from longshore.drivers.libcloud.parameters import DIGITAL_OCEAN, GCE, OPENSTACK, LibcloudParameters
 
@@ -64,6 +66,10 @@ class Provider(Protocol):
 
     def set_tags(self, driver: Driver, node: Node, tags: Mapping[str, str]) -> None:
         """Set tags of a node, leaving the others as they are."""
+        ...
+
+    def billed(self, node: Node) -> Billed:
+        """Return what a node that was listed tells of its billing, where that is certain."""
         ...
 
     def destroy(self, driver: Driver, node: Node) -> bool:
@@ -120,6 +126,10 @@ class OpenStack:
         path = f"/servers/{node.id}/metadata"
         driver.connection.request(path, method="POST", data={"metadata": dict(tags)})
 
+    def billed(self, node: Node) -> Billed:
+        zone = str(node.extra.get("availability_zone") or "")
+        return since_made(node.created_at, slack_s=LONGEST_PENDING_S, zone=zone)
+
     def destroy(self, driver: Driver, node: Node) -> bool:
         return bool(driver.destroy_node(node))
 
@@ -164,6 +174,11 @@ class GoogleComputeEngine:
         items = {each["key"]: each["value"] for each in current.extra["metadata"].get("items", [])}
         changed = [{"key": key, "value": value} for key, value in sorted({**items, **tags}.items())]
         driver.ex_set_node_metadata(current, changed)
+
+    def billed(self, node: Node) -> Billed:
+        made = read_time(node.extra.get("creationTimestamp"))
+        zone = str(getattr(node.extra.get("zone"), "name", ""))
+        return since_made(made, slack_s=LONGEST_PENDING_S, zone=zone)
 
     def destroy(self, driver: Driver, node: Node) -> bool:
         return bool(driver.destroy_node(node, ex_sync=False))
@@ -213,6 +228,10 @@ class DigitalOcean:
                 path = f"/v2/tags/{tag}/resources"
                 driver.connection.request(path, method="DELETE", data=json.dumps(body))
 
+    def billed(self, node: Node) -> Billed:
+        # From its creation, whether it runs or not.
+        return since_made(node.created_at, slack_s=0.0, zone="")
+
     def destroy(self, driver: Driver, node: Node) -> bool:
         return bool(driver.destroy_node(node))
 
@@ -244,6 +263,9 @@ class OtherProvider:
 
     def set_tags(self, driver: Driver, node: Node, tags: Mapping[str, str]) -> None:
         driver.ex_create_tags(node, dict(tags))
+
+    def billed(self, node: Node) -> Billed:  # noqa: ARG002 - what others mean by a time nobody knows
+        return NOTHING_BILLED
 
     def destroy(self, driver: Driver, node: Node) -> bool:
         return bool(driver.destroy_node(node))

@@ -33,7 +33,7 @@ PATIENCE = Patience(
 )
 NOT_CLAIMED = {
     *("quota-groups", "prices", "offers", "host-key-verdict", "interruption-watch"),
-    *("preemptible", "power-off", "only-one", "find", "leftovers"),
+    *("preemptible", "power-off", "only-one", "find", "leftovers", "billing-rule", "billing"),
 }
 NOT_ASKED = {"own-command"}
 NOT_TOLD_APART = {"quota-of-group", "short-of-all"}

@@ -8,6 +8,7 @@ from tests.edges.defect import EdgeDefect
 
 _POOL = "tests/unit/test_pool_billing.py::"
 _CLOUD = "tests/unit/test_simulated_billing.py::"
+_EC2 = "tests/unit/test_ec2_billing.py::"
 _CALLS = "tests/unit/test_performer.py::"
 
 BILLING: Final[tuple[EdgeDefect, ...]] = (
@@ -127,6 +128,49 @@ BILLING: Final[tuple[EdgeDefect, ...]] = (
         new="        if False:",
         test=(
             _CLOUD + "test_what_never_ran_is_billed_for_no_time_where_billing_starts_with_running"
+        ),
+    ),
+    EdgeDefect(
+        name="what_is_stopped_is_told_as_ended",
+        guard="Nothing is told of the end of an instance of EC2 that may go on",
+        file="drivers/ec2/billing.py",
+        old='_OVER = ("shutting-down", "terminated")',
+        new='_OVER = ("shutting-down", "terminated", "stopped", "stopping")',
+        test=_EC2 + "test_what_is_stopped_may_go_on",
+    ),
+    EdgeDefect(
+        name="what_failed_at_launch_is_billed",
+        guard="What EC2 could not launch was never billed",
+        file="drivers/ec2/billing.py",
+        old="    if over and code in _AT_LAUNCH:",
+        new="    if False:",
+        test=_EC2 + "test_what_fails_at_launch_was_never_billed",
+    ),
+    EdgeDefect(
+        name="a_launch_is_taken_for_the_beginning",
+        guard="How much later than its launch an instance of EC2 may have begun to run is told",
+        file="drivers/ec2/billing.py",
+        old="        from_slack_s=max(0.0, slack_s),",
+        new="        from_slack_s=0.0,",
+        test=(_EC2 + "test_the_beginning_is_the_launch_or_so_much_later_until_it_was_seen_to_run"),
+    ),
+    EdgeDefect(
+        name="ec2_is_asked_for_all_bills_with_one_filter",
+        guard="EC2 is asked of so many instances with one filter at most",
+        file="drivers/ec2/account.py",
+        old="            some = list(instance_ids[begin : begin + BILLS_PER_CALL])",
+        new="            some = list(instance_ids)",
+        test=_EC2 + "test_bills_are_asked_for_by_filter_in_parts_and_on_all_pages",
+    ),
+    EdgeDefect(
+        name="the_engine_does_not_know_how_the_cloud_bills",
+        guard="How the cloud bills is read at the start, and asked for later",
+        file="dispatcher/server/wiring.py",
+        old="billing=instance_set.billing_rule() if isinstance(instance_set, Bills) else None",
+        new="billing=None",
+        test=(
+            "tests/unit/test_wiring.py"
+            "::test_the_engine_knows_how_the_cloud_bills_and_asks_only_who_can_tell"
         ),
     ),
 )

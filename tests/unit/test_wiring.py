@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from longshore.dispatcher.domain.messages import SaveContainer
 from longshore.dispatcher.server.wiring import Server
 from longshore.dispatcher.service.launching import PeriodicJobs
 from longshore.dispatcher.store.store import Store
+from longshore.drivers.billing import Billed, BillingRule
 from longshore.drivers.errors import CloudError, ConfigError
 from longshore.drivers.interface import Instance, PowersOff
 from longshore.drivers.registry import DriverContext, DriverInfo
@@ -96,6 +98,28 @@ def test_the_first_script_keeps_the_lease_before_anything_else_runs(tmp_path: Pa
     parts = ["s3cret", "shutdown now", "the operators own"]
     assert [script.index(each) for each in parts] == sorted(script.index(each) for each in parts)
     assert "shutdown" not in made._init_command("", "s3cret")
+
+
+class Telling(Cloud):
+    """A driver that tells how its cloud bills."""
+
+    def billing_rule(self) -> BillingRule:
+        return BillingRule(minimum_s=60)
+
+    def bills(self, instance_ids: Sequence[str]) -> Mapping[str, Billed]:
+        return dict.fromkeys(instance_ids, Billed())
+
+
+def test_the_engine_knows_how_the_cloud_bills_and_asks_only_who_can_tell(tmp_path: Path) -> None:
+    async def run() -> list[tuple[BillingRule | None, bool]]:
+        (tmp_path / "data").mkdir()
+        made = server(tmp_path, store=url_in(tmp_path))
+        async with contextlib.AsyncExitStack() as stack:
+            vault = await made._open_store(stack)
+            engines = [await made._engine(vault, of(""), {}) for of in (Cloud, Telling)]
+        return [(engine.billing, engine.pool.bills.asks) for engine in engines]
+
+    assert asyncio.run(run()) == [(None, False), (BillingRule(minimum_s=60), True)]
 
 
 def test_a_defect_that_ends_the_launching_of_periodic_jobs_ends_the_server(
