@@ -141,6 +141,7 @@ def cases(ids: dict[str, str]) -> Cases:
         "remove_secret": (("p", "db"), {}, "SecretAnswer"),
         "rotate_secret_keys": ((), {}, "RotationAnswer"),
         "whoami": ((), {}, "CallerAnswer"),
+        "cost": ((), {"by": ["project"], "step": "day"}, "list"),
         "audit": ((), {"user": "grace"}, "list"),
         "efficiency": ((), {"user": "grace", "since": "2026-01-01T00:00:00Z"}, "EfficiencyAnswer"),
         "live": ((), {}, "LiveAnswer"),
