@@ -8,7 +8,7 @@ it stays a row of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -113,6 +113,32 @@ class Seen:
         return own and group.project in self.user_projects
 
 
+_FIELDS: Final[Mapping[str, str]] = {
+    "project": "project",
+    "user": "user",
+    "job": "job_name",
+    "type": "type_name",
+    "market": "preemptible",
+    "zone": "zone",
+    "cause": "cause",
+}
+
+
+def fields_for(
+    by: Collection[str], *, idle: Idle, seen: Seen, only: Collection[str]
+) -> frozenset[str]:
+    """Return which fields of groups a report is made of; the rest may be added up before."""
+    dimensions = {*by, *only}
+    needed = {_FIELDS[each] for each in dimensions if each in _FIELDS}
+    if any(each.startswith(LABEL) for each in dimensions):
+        needed.add("labels")
+    if not seen.everything or idle is Idle.SHARE:
+        needed |= {"project", "user"}
+    if idle is Idle.SHARE:
+        needed |= {"type_name", "preemptible", "zone"}
+    return frozenset(needed)
+
+
 def is_dimension(name: str) -> bool:
     """Return whether rows can be told apart by a name."""
     return name in _DIMENSIONS or (name.startswith(LABEL) and len(name) > len(LABEL))
@@ -138,7 +164,8 @@ def rows_of(
         for group, amounts in booked:
             if seen.sees(group) and all(_value(group, d) == v for d, v in only.items()):
                 values = tuple(_value(group, dimension) for dimension in by)
-                sums[values] = sums.get(values, Amounts()).plus(amounts)
+                known = sums.get(values)
+                sums[values] = amounts if known is None else known.plus(amounts)
         found += [CostRow(step=number, values=v, amounts=a) for v, a in sorted(sums.items())]
     return found
 

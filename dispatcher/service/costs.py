@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from longshore.dispatcher.cost.report import CostRow, Idle, Seen, rows_of
+from longshore.dispatcher.cost.report import CostRow, Idle, Seen, fields_for, rows_of
 from longshore.dispatcher.cost.rollups import Totals, add_up, booked_hour, lines_between
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, PriceSource, Total
 from longshore.dispatcher.domain.messages import SaveBookedHour
@@ -75,9 +75,10 @@ class CostService:
             raise Unavailable(str(error)) from error
 
     def _report(self, question: CostQuestion, caller: Principal, now: float) -> CostReport:
-        sums = self._store.ledger.sums(question.steps)
-        steps = self._with_the_rest(question.steps, sums, now)
         seen = seen_by(caller)
+        needed = fields_for(question.by, idle=question.idle, seen=seen, only=question.only)
+        sums = self._store.ledger.sums(question.steps, needed)
+        steps = self._with_the_rest(question.steps, sums, needed, now)
         rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
         unpriced_ms = sum(
             total.quantity_ms
@@ -93,7 +94,11 @@ class CostService:
         )
 
     def _with_the_rest(
-        self, steps: Sequence[tuple[int, int]], sums: LedgerSums, now: float
+        self,
+        steps: Sequence[tuple[int, int]],
+        sums: LedgerSums,
+        needed: Collection[str],
+        now: float,
     ) -> list[Totals]:
         """Return the sums of each step, with what is not booked yet."""
         now_ms = round(now * 1000)
@@ -105,7 +110,8 @@ class CostService:
         for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
             totals = dict(booked)
             for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
-                for group, total in rest[hour].items():
+                for whole, total in rest[hour].items():
+                    group = whole.but_for(needed)
                     totals[group] = totals.get(group, Total()).plus(total)
             found.append(totals)
         return found

@@ -5,7 +5,7 @@ Stands alone: the store hands it out, and who reads anything else has no need of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
@@ -43,15 +43,15 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_records.fetch_facts(connection, from_hour, until_hour)
 
-    def sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
+    def sums(self, spans: Sequence[tuple[int, int]], needed: Collection[str]) -> LedgerSums:
         """Return what is booked in spans of hours [from, until), and the facts of the rest.
 
-        All of it is from one moment.
+        All of it is from one moment. `needed` are the fields of groups by which it is added up.
         """
         with self._snapshot() as connection:
             booked_until = ledger_groups.fetch_booked_until(connection)
             until_hour = max((until for _, until in spans), default=0)
             first = max(booked_until, min((start for start, _ in spans), default=0))
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
-            totals = tuple(ledger_groups.fetch_totals(connection, spans))
+            totals = tuple(ledger_groups.fetch_totals(connection, spans, needed))
         return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)

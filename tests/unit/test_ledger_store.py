@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, text
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.rollups import add_up, lines_between
 from longshore.dispatcher.domain.ledger import (
+    GROUP_FIELDS,
     MS_PER_HOUR,
     OF_INSTANCE,
     Account,
@@ -116,10 +117,10 @@ def test_an_hour_is_booked_once_it_is_over_and_sums_are_what_the_lines_are(tmp_p
     with store_in(tmp_path) as store:
         store.write(a_life()).result(30)
         booked(store, 2.9)
-        sums = store.ledger.sums([(T0, T0 + 24)])
+        sums = store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS)
         assert sums.booked_until == T0 + 2
         booked(store, 26)
-        sums = store.ledger.sums([(T0, T0 + 1), (T0, T0 + 24), (T0 - 24, T0 + 48)])
+        sums = store.ledger.sums([(T0, T0 + 1), (T0, T0 + 24), (T0 - 24, T0 + 48)], GROUP_FIELDS)
         first, day, days = sums.totals
         assert sum(total.quantity_ms for total in first.values()) == H
         assert sum(total.quantity_ms for total in day.values()) == 5 * H // 2
@@ -159,7 +160,7 @@ def test_an_hour_is_booked_again_when_an_attempt_that_it_has_ends(tmp_path: Path
         booked(store, 2.1)
 
         def outcomes() -> set[CostOutcome]:
-            (totals,) = store.ledger.sums([(T0, T0 + 2)]).totals
+            (totals,) = store.ledger.sums([(T0, T0 + 2)], GROUP_FIELDS).totals
             return {group.outcome for group in totals if group.state is BilledState.WORK}
 
         assert outcomes() == {CostOutcome.OPEN}
@@ -179,7 +180,7 @@ def test_what_a_cloud_tells_late_is_booked_again(tmp_path: Path) -> None:
         told = bill(seen_ms=gone_ms, unwanted_ms=gone_ms, gone_ms=gone_ms, billed=late)
         store.write([SaveBill(bill=told)]).result(30)
         booked(store, 27)
-        (totals,) = store.ledger.sums([(T0, T0 + 24)]).totals
+        (totals,) = store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS).totals
         assert sum(total.quantity_ms for total in totals.values()) == (8400 - 60) * 1000
 
 
@@ -239,6 +240,6 @@ def test_only_chosen_labels_are_dimensions(tmp_path: Path, labels: tuple[str, ..
             ]
         ).result(30)
         asyncio.run(service(store, 2, *labels).book())
-        (totals,) = store.ledger.sums([(T0, T0 + 1)]).totals
+        (totals,) = store.ledger.sums([(T0, T0 + 1)], GROUP_FIELDS).totals
         found = {group.labels for group in totals if group.user == "u"}
         assert found == ({(("team", "blue"),)} if labels else {()})
