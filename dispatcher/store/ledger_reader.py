@@ -1,4 +1,7 @@
-"""Reading the ledger: what is to be booked, what is booked, and the facts of the rest."""
+"""Reading the ledger: what is to be booked, what is booked, and the facts of the rest.
+
+Stands alone: the store hands it out as it is, and has no method for each of these questions.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
-from longshore.dispatcher.store import ledger_groups, ledger_records
+from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs
 
 
 class LedgerReader:
@@ -46,3 +50,12 @@ class LedgerReader:
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
             totals = tuple(ledger_groups.fetch_totals(connection, spans))
         return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)
+
+    def past_runs(self, kind: WorkKind, since: float) -> PastRuns:
+        """Return what ended containers of a kind came to, if enough is known of them.
+
+        They are those of the latest `MOST_LOOKED_AT` attempts that ended at `since`, in seconds
+        since the epoch, or later. What was cancelled, and what had no price, is none.
+        """
+        with self._snapshot() as connection:
+            return past_runs.fetch_past_runs(connection, kind, since)

@@ -18,6 +18,8 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
+    literal_column,
     or_,
 )
 
@@ -51,6 +53,19 @@ IS_LONG = or_(intervals.c.until_ms.is_(None), intervals.c.until_ms - intervals.c
 Index("ledger_intervals_by_from", intervals.c.from_ms)
 Index("ledger_intervals_long", intervals.c.until_ms, sqlite_where=IS_LONG, postgresql_where=IS_LONG)
 Index("ledger_intervals_by_container", intervals.c.container_id)
+# As text, since an index is used only for a query that says the very same.
+IS_ENDED_RUN = and_(
+    intervals.c.until_ms.is_not(None), intervals.c.job_name != literal_column("''", Text)
+)
+Index(
+    "ledger_intervals_by_work",
+    intervals.c.user,
+    intervals.c.job_name,
+    intervals.c.task,
+    intervals.c.until_ms,
+    sqlite_where=IS_ENDED_RUN,
+    postgresql_where=IS_ENDED_RUN,
+)
 
 bills = Table(
     "ledger_bills",

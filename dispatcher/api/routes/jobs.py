@@ -41,6 +41,7 @@ from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobState
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
+from longshore.dispatcher.service.estimates import EstimateService
 from longshore.dispatcher.service.jobs import JobService
 from longshore.drivers.errors import InvalidRequest
 
@@ -87,6 +88,7 @@ class JobRoutes:
     def __init__(
         self,
         jobs: JobService,
+        estimates: EstimateService,
         *,
         bodies: Bodies,
         decoder: JobDecoder,
@@ -94,6 +96,7 @@ class JobRoutes:
         now: Callable[[], float | None],
     ) -> None:
         self._jobs = jobs
+        self._estimates = estimates
         self._bodies = bodies
         self._decoder = decoder
         self._limits = limits
@@ -179,8 +182,9 @@ class JobRoutes:
         else:
             submission = await self._bodies.decoded(request, self._new(caller))
         plan = await self._jobs.plan(submission.job, job_id=job_id, caller=caller)
+        cost = await self._estimates.job(submission.job, caller=caller)
         schedule = submission.job.terms.schedule
-        return json_response(plan_answer(plan, schedule, self._now()))
+        return json_response(plan_answer(plan, schedule, self._now(), cost))
 
     async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
         """Return the job of a body that names no other project than the job's own."""
@@ -285,7 +289,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             operation_id="plan_job",
             summary="Tell what a job would come to, or with `job` its update, and change nothing",
             description="How many containers it has, where they would start now, which instances "
-            "would be created and at what price.",
+            "would be created and at what price; and what it may come to.",
             examples=_JOBS,
             refusals=(404, 409),
             request=(job_wire.JobRequest,),

@@ -365,12 +365,27 @@ class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class CostEstimateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What all containers together may come to in US dollars, and what that rests on.
+
+    From what such runs came to before, `p50_usd` and `p90_usd`: half and nine of ten times it is no
+    more. Where too few ended, `at_most_usd` is an upper bound from time limits. What nobody knows
+    is null, and never 0.
+    """
+
+    p50_usd: Decimal | None
+    p90_usd: Decimal | None
+    at_most_usd: Decimal | None
+    basis: str
+
+
 class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What would be done for a job as soon as it is submitted; nothing of it is done.
 
     `steps` are the first of them, and `steps_left_out` says how many more there are. Of a periodic
     or parameterized job nothing starts then: `of_run` says that one run is planned as if it were
-    launched now, and `next_launch` when the schedule launches the first, null for never.
+    launched now, and `next_launch` when the schedule launches the first, null for never. `cost` is
+    what it may come to, null from a server that does not estimate.
     """
 
     changes: PlannedChanges
@@ -381,3 +396,4 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     steps_left_out: int
     of_run: bool
     next_launch: str | None
+    cost: CostEstimateAnswer | None

@@ -8,7 +8,11 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from longshore.dispatcher.api.schemas.jobs import PlanAnswer, PlannedChanges
+from longshore.dispatcher.api.schemas.jobs import (
+    CostEstimateAnswer,
+    PlanAnswer,
+    PlannedChanges,
+)
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import CommandClient
@@ -38,7 +42,8 @@ def plan(*, client: CommandClient, file: str, job_id: str, all_steps: bool, as_j
     (stop; migrate: since their instance drains), left alone (ignore) or blocked (no room), and how
     many of others make way (preempt); LATER says how many have to wait, for their turn, for others
     or for a time. Then what would be created, and what that adds to the price of all instances; why
-    the rest waits; and where each has its place.
+    the rest waits; and where each has its place. COST is what all of it may come to: from what such
+    runs came to before, else from time limits.
     """
     if job_id:
         expect_job_id(job_id, "planned")
@@ -68,6 +73,8 @@ def print_plan(seen: PlanAnswer, *, all_steps: bool) -> None:
     )
     change = seen.price_change_per_hour
     click.echo(f"\nprice  {price_change(change.least, change.most)}")
+    if seen.cost is not None:
+        click.echo(f"cost   {cost_told(seen.cost)}")
     if seen.creates:
         click.echo("\ninstances more or less")
         output.print_table(
@@ -93,6 +100,17 @@ def print_plan(seen: PlanAnswer, *, all_steps: bool) -> None:
     elif seen.steps_left_out:
         click.echo(f"and {seen.steps_left_out} more that are not shown")
     click.echo("\nNothing was changed.")
+
+
+def cost_told(cost: CostEstimateAnswer) -> str:
+    """Return what a job may come to, and what that rests on, in a line."""
+    basis = output.safe(cost.basis)
+    if cost.p50_usd is not None and cost.p90_usd is not None:
+        p50, p90 = output.money(cost.p50_usd), output.money(cost.p90_usd)
+        return f"{p50} (p50) to {p90} (p90), {basis}"
+    if cost.at_most_usd is not None:
+        return f"at most {output.money(cost.at_most_usd)}, {basis}"
+    return f"unknown: {basis}"
 
 
 def price_change(least: Decimal, most: Decimal) -> str:
