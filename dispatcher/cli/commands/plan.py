@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from longshore.dispatcher.api.schemas.jobs import (
-    CostEstimateAnswer,
     PlanAnswer,
     PlannedChanges,
 )
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import CommandClient
+from longshore.dispatcher.cli.estimates import cost_told
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
@@ -100,17 +100,6 @@ def print_plan(seen: PlanAnswer, *, all_steps: bool) -> None:
     elif seen.steps_left_out:
         click.echo(f"and {seen.steps_left_out} more that are not shown")
     click.echo("\nNothing was changed.")
-
-
-def cost_told(cost: CostEstimateAnswer) -> str:
-    """Return what a job may come to, and what that rests on, in a line."""
-    basis = output.safe(cost.basis)
-    if cost.p50_usd is not None and cost.p90_usd is not None:
-        p50, p90 = output.money(cost.p50_usd), output.money(cost.p90_usd)
-        return f"{p50} (p50) to {p90} (p90), {basis}"
-    if cost.at_most_usd is not None:
-        return f"at most {output.money(cost.at_most_usd)}, {basis}"
-    return f"unknown: {basis}"
 
 
 def price_change(least: Decimal, most: Decimal) -> str:
