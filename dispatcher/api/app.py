@@ -76,6 +76,7 @@ def make_app(
         containers=ContainerRoutes(
             services.containers,
             services.logs,
+            services.spent,
             bodies=bodies,
             decoder=decoder,
             page_bytes=limits.page_bytes,
@@ -128,6 +129,7 @@ def _jobs(
     return JobRoutes(
         services.jobs,
         services.estimates,
+        services.spent,
         bodies=bodies,
         decoder=decoder,
         limits=limits,

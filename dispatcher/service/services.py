@@ -24,6 +24,7 @@ from longshore.dispatcher.service.instances import InstanceService, Leftovers, n
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
 from longshore.dispatcher.service.secrets import SecretService
+from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import Vault
@@ -48,6 +49,7 @@ class Services:
     costs: CostService
     efficiency: EfficiencyService
     estimates: EstimateService
+    spent: SpentService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -116,6 +118,7 @@ def make_services(
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         efficiency=EfficiencyService(view=view, store=store, now=now),
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
+        spent=SpentService(store=store, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

@@ -11,8 +11,14 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
-from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
-from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs
+from longshore.dispatcher.domain.queries import (
+    JobCosts,
+    LedgerDue,
+    LedgerFacts,
+    LedgerSums,
+    SpentFacts,
+)
+from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs, spent_records
 
 
 class LedgerReader:
@@ -59,3 +65,18 @@ class LedgerReader:
         """
         with self._snapshot() as connection:
             return past_runs.fetch_past_runs(connection, kind, since)
+
+    def facts_of_container(self, container_id: str) -> SpentFacts | None:
+        """Return what the attempts of a container go by; None where that is too much to read."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_facts_of_container(connection, container_id)
+
+    def facts_of_lost(self, job_id: str) -> SpentFacts | None:
+        """Return what a job's attempts that came to nothing go by; None where that is too much."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_facts_of_lost(connection, job_id)
+
+    def job_costs(self, job_id: str, *, by_index: bool) -> JobCosts:
+        """Return what a job's ended attempts cost by task, and with `by_index` by element."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_job_costs(connection, job_id, by_index=by_index)

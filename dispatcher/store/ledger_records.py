@@ -72,7 +72,8 @@ def _interval_values(interval: Interval) -> dict[str, Any]:
     }
 
 
-def _interval_from_row(row: Row[Any]) -> Interval:
+def interval_from_row(row: Row[Any]) -> Interval:
+    """Return the interval of a row."""
     return Interval(
         instance_id=row.instance_id,
         holder=row.holder,
@@ -118,7 +119,8 @@ def _bill_values(bill: InstanceBill) -> dict[str, Any]:
     }
 
 
-def _bill_from_row(row: Row[Any]) -> InstanceBill:
+def bill_from_row(row: Row[Any]) -> InstanceBill:
+    """Return the bill of a row."""
     return InstanceBill(
         instance_id=row.instance_id,
         type_name=row.type_name,
@@ -154,7 +156,7 @@ def save_bills(connection: Connection, changes: Sequence[SaveBill]) -> None:
     for change in changes:
         found = select(tables.bills).where(tables.bills.c.instance_id == change.bill.instance_id)
         row = connection.execute(found).one_or_none()
-        before = None if row is None else _bill_from_row(row)
+        before = None if row is None else bill_from_row(row)
         connection.execute(_SAVE_BILL, _bill_values(change.bill))
         _mark(connection, hours_changed(before, change.bill))
 
@@ -186,7 +188,7 @@ def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interva
     open_ = select(tables.intervals).where(tables.intervals.c.until_ms.is_(None), tables.IS_LONG)
     order = (tables.intervals.c.instance_id, tables.intervals.c.holder, tables.intervals.c.from_ms)
     intervals = connection.execute(open_.order_by(*order)).all()
-    return [_bill_from_row(row) for row in rows], [_interval_from_row(row) for row in intervals]
+    return [bill_from_row(row) for row in rows], [interval_from_row(row) for row in intervals]
 
 
 def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> LedgerFacts:
@@ -211,13 +213,14 @@ def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> Ledg
     )
     rows = [*connection.execute(long), *connection.execute(lately)]
     return LedgerFacts(
-        bills=tuple(_bill_from_row(row) for row in found),
-        intervals=tuple(_interval_from_row(row) for row in rows),
-        prices=tuple(_price_rows(connection)),
+        bills=tuple(bill_from_row(row) for row in found),
+        intervals=tuple(interval_from_row(row) for row in rows),
+        prices=tuple(price_rows(connection)),
     )
 
 
-def _price_rows(connection: Connection) -> Iterable[PriceRow]:
+def price_rows(connection: Connection) -> Iterable[PriceRow]:
+    """Yield all prices that are known."""
     for row in connection.execute(select(tables.prices)):
         yield PriceRow(
             type_name=row.type_name,

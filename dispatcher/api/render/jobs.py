@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, assert_never
 
 import msgspec
@@ -15,8 +16,10 @@ from longshore.dispatcher.api.schemas.jobs import (
     CostEstimateAnswer,
     CountsAnswer,
     JobAnswer,
+    JobCostsAnswer,
     JobTaskAnswer,
     ParameterizedAnswer,
+    PartCostAnswer,
     PeriodicAnswer,
     PlanAnswer,
     PlannedChanges,
@@ -28,8 +31,10 @@ from longshore.dispatcher.api.schemas.jobs import (
 from longshore.dispatcher.cost.estimate import AtMost, CostEstimate, FromRuns, Unknown, basis
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, Schedule, Tally
+from longshore.dispatcher.domain.queries import PartCost
 from longshore.dispatcher.domain.schedules import ScheduleError, next_after
 from longshore.dispatcher.service.dry_run_model import JobPlan
+from longshore.dispatcher.service.spent import JobSpent
 
 
 def job_answer(
@@ -69,6 +74,21 @@ def job_answer(
         trouble=_trouble(job, trouble),
         tasks=_tasks(job) if with_tasks else msgspec.UNSET,
     )
+
+
+def job_costs_answer(spent: JobSpent) -> JobCostsAnswer:
+    """Return what a job cost as it is answered."""
+    total_usd = sum((each.cost_usd for each in spent.costs.tasks), Decimal(0))
+    return JobCostsAnswer(
+        total_usd=usd(total_usd),
+        lost_work_usd=None if spent.lost_work_usd is None else usd(spent.lost_work_usd),
+        tasks=tuple(map(_part_cost, spent.costs.tasks)),
+        elements=tuple(map(_part_cost, spent.costs.elements)),
+    )
+
+
+def _part_cost(part: PartCost) -> PartCostAnswer:
+    return PartCostAnswer(task=part.task, array_index=part.array_index, cost_usd=usd(part.cost_usd))
 
 
 def job_bytes(job: Job) -> int:
