@@ -163,6 +163,18 @@ class JobCosts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Successes:
+    """How many containers of one user and name succeeded in a span that was asked for."""
+
+    #: The position of the span.
+    span: int
+    project: str
+    user: str
+    job_name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerDue:
     """Which hours are to be booked, in order, with how often each was marked; 0 for never."""
 

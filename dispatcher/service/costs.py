@@ -14,7 +14,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from longshore.dispatcher.cost.report import CostRow, Idle, Seen, rows_of
+from longshore.dispatcher.cost.report import (
+    CostRow,
+    Idle,
+    Seen,
+    counts_successes,
+    rows_of,
+    successes_of,
+)
 from longshore.dispatcher.cost.rollups import Totals, add_up, booked_hour, lines_between
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, PriceSource, Total
 from longshore.dispatcher.domain.messages import SaveBookedHour
@@ -54,6 +61,9 @@ class CostReport:
     booked_until: float
     #: How much instance time has no price, and so no cost, in milliseconds.
     unpriced_ms: int
+    #: How many containers succeeded, by a row's step and values; None where rows are not of work
+    #: alone. Who has none is not in it.
+    successes: Mapping[tuple[int, tuple[str, ...]], int] | None
 
 
 class CostService:
@@ -90,7 +100,16 @@ class CostService:
             as_of=now,
             booked_until=sums.booked_until * 3600.0,
             unpriced_ms=unpriced_ms,
+            successes=self._successes(question, seen),
         )
+
+    def _successes(
+        self, question: CostQuestion, seen: Seen
+    ) -> Mapping[tuple[int, tuple[str, ...]], int] | None:
+        if not counts_successes(question.by, question.only):
+            return None
+        found = self._store.ledger.successes(question.steps)
+        return successes_of(found, question.by, seen=seen, only=question.only)
 
     def _with_the_rest(
         self, steps: Sequence[tuple[int, int]], sums: LedgerSums, now: float

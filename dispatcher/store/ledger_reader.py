@@ -17,6 +17,7 @@ from longshore.dispatcher.domain.queries import (
     LedgerFacts,
     LedgerSums,
     SpentFacts,
+    Successes,
 )
 from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs, spent_records
 
@@ -80,3 +81,8 @@ class LedgerReader:
         """Return what a job's ended attempts cost by task, and with `by_index` by element."""
         with self._snapshot() as connection:
             return spent_records.fetch_job_costs(connection, job_id, by_index=by_index)
+
+    def successes(self, spans: Sequence[tuple[int, int]]) -> list[Successes]:
+        """Return how many containers succeeded in spans of hours [from, until)."""
+        with self._snapshot() as connection:
+            return list(past_runs.fetch_successes(connection, spans))

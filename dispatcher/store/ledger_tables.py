@@ -66,6 +66,17 @@ Index(
     sqlite_where=IS_ENDED_RUN,
     postgresql_where=IS_ENDED_RUN,
 )
+# What was of use once it ended is an attempt that succeeded: an instance has no such interval.
+SUCCEEDED = intervals.c.outcome == literal_column("'useful'", Text)
+Index(
+    "ledger_intervals_succeeded",
+    intervals.c.until_ms,
+    intervals.c.project,
+    intervals.c.user,
+    intervals.c.job_name,
+    sqlite_where=SUCCEEDED,
+    postgresql_where=SUCCEEDED,
+)
 
 bills = Table(
     "ledger_bills",

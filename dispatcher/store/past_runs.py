@@ -1,4 +1,4 @@
-"""Reading what ended containers of one kind of work came to.
+"""Reading what ended containers of one kind of work came to, and how many succeeded when.
 
 Stands alone: it goes by the ledger's intervals, which tell whose work ended last whatever else is
 kept of it, and takes what each container came to from its own row.
@@ -6,6 +6,7 @@ kept of it, and takes what each container came to from its own row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -13,9 +14,10 @@ from sqlalchemy import Connection, Select, and_, func, select
 
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.containers import ContainerState
-from longshore.dispatcher.domain.ledger import ms_of
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, ms_of
+from longshore.dispatcher.domain.queries import Successes
 from longshore.dispatcher.store import codec
-from longshore.dispatcher.store.ledger_tables import IS_ENDED_RUN, intervals
+from longshore.dispatcher.store.ledger_tables import IS_ENDED_RUN, SUCCEEDED, intervals
 from longshore.dispatcher.store.tables import containers, job_tasks
 
 MOST_LOOKED_AT: Final = 1000
@@ -42,6 +44,27 @@ def fetch_past_runs(connection: Connection, kind: WorkKind, since: float) -> Pas
             costs.append(cost_usd)
             first = row.until_ms / 1000 if not first else min(first, row.until_ms / 1000)
     return PastRuns(costs_usd=tuple(costs), since=first)
+
+
+def fetch_successes(
+    connection: Connection, spans: Sequence[tuple[int, int]]
+) -> Iterator[Successes]:
+    """Yield how many containers succeeded in each span of hours [from, until), by whose it was."""
+    whose = (intervals.c.project, intervals.c.user, intervals.c.job_name)
+    for span, (from_hour, until_hour) in enumerate(spans):
+        query = select(*whose, func.count().label("number")).where(
+            SUCCEEDED,
+            intervals.c.until_ms >= from_hour * MS_PER_HOUR,
+            intervals.c.until_ms < until_hour * MS_PER_HOUR,
+        )
+        for row in connection.execute(query.group_by(*whose).order_by(*whose)):
+            yield Successes(
+                span=span,
+                project=row.project,
+                user=row.user,
+                job_name=row.job_name,
+                number=row.number,
+            )
 
 
 def _query(kind: WorkKind, since: float) -> Select[tuple[str, bytes, bytes, int]]:
