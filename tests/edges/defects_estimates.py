@@ -7,6 +7,8 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 
 _TEST = "tests/unit/test_estimates.py"
+_SPENT = "tests/unit/test_spent.py"
+_SUCCESSES = "tests/unit/test_cost_successes.py"
 
 ESTIMATES: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
@@ -72,5 +74,54 @@ ESTIMATES: Final[tuple[EdgeDefect, ...]] = (
         old="        .limit(MOST_LOOKED_AT)\n",
         new="",
         test=f"{_TEST}::test_the_latest_count_and_none_from_before",
+    ),
+    EdgeDefect(
+        name="what_else_is_there_changes_no_cost",
+        guard="The facts of an attempt are all of its instance meanwhile",
+        file="dispatcher/store/spent_records.py",
+        old="            intervals.c.instance_id == instance_id,\n",
+        new="            intervals.c.instance_id == instance_id,\n"
+        '            intervals.c.holder.in_(["", *(each.holder for each in there)]),\n',
+        test=f"{_SPENT}::test_a_crowded_instance_costs_each_less_than_its_share",
+    ),
+    EdgeDefect(
+        name="all_of_a_busy_instance_is_read",
+        guard="Of a busy instance nobody knows",
+        file="dispatcher/store/spent_records.py",
+        old="        if len(found) > most:\n            return None\n",
+        new="",
+        test=f"{_SPENT}::test_where_too_much_else_was_there_nobody_knows",
+    ),
+    EdgeDefect(
+        name="who_waits_pays_for_sums",
+        guard="Costs are reckoned for who asks",
+        file="dispatcher/api/routes/containers.py",
+        old="        if with_costs:\n",
+        new="        if with_costs or True:\n",
+        test=f"{_SPENT}::test_costs_are_told_only_where_they_are_asked_for",
+    ),
+    EdgeDefect(
+        name="others_successes_are_told",
+        guard="Only successes that a caller sees are counted",
+        file="dispatcher/cost/report.py",
+        old="if seen.sees(each) and all(values[d]",
+        new="if all(values[d]",
+        test=f"{_SUCCESSES}::test_successes_of_others_are_not_told",
+    ),
+    EdgeDefect(
+        name="a_failure_is_a_success",
+        guard="Only what succeeded is a success",
+        file="dispatcher/store/past_runs.py",
+        old="            SUCCEEDED,\n",
+        new='            intervals.c.holder != "",\n',
+        test=f"{_SUCCESSES}::test_a_success_costs_all_that_was_spent_on_it",
+    ),
+    EdgeDefect(
+        name="successes_are_those_of_all_types",
+        guard="Rows of types tell nothing of success",
+        file="dispatcher/cost/report.py",
+        old='return "job" in by and _WHOSE.keys() >= {*by, *only}',
+        new='return "job" in by',
+        test=f"{_SUCCESSES}::test_only_rows_that_are_of_work_count",
     ),
 )
