@@ -2,10 +2,11 @@
 
 A year of 1,000 instances and 5 million containers: 20 projects with 5 users each, who have eight
 jobs that they run all the year, and one of a new name each day; a job runs on the type that fits
-it, of 12, in 3 zones and two markets: 37,300 names of jobs in all. What is booked of it (sums by hour and
-group, as the booking writes them) is put into a real store; of the last hour, which is not booked,
-there are the intervals. Then each two dimensions are asked for, by month and as a whole, and days
-by one, through the service that the API asks. Beside them stands a floor: the bare sums in SQLite.
+it, of 12, in 3 zones and two markets: 37,300 names of jobs in all. What is booked of it (sums by
+hour and group, as the booking writes them) is put into a real store; of the last hour, which is not
+booked, there are the intervals. Then each two dimensions are asked for, by month and as a whole,
+and days by one, through the service that the API asks. Beside them stands a floor: the bare sums in
+SQLite.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Final
 from longshore.dispatcher.cost.money import split
 from longshore.dispatcher.cost.rollups import Totals
 from longshore.dispatcher.domain.ledger import BilledState, Column, CostGroup, CostOutcome, Total
+from longshore.dispatcher.domain.queries import Successes
 
 NONE: Final = "(none)"
 """What a row is called whose lines have nothing in a dimension."""
@@ -33,6 +34,11 @@ _DIMENSIONS: Final[Mapping[str, Callable[[CostGroup], str]]] = {
     "state": lambda group: group.state.value,
     "cause": lambda group: group.cause,
     "outcome": lambda group: group.outcome.value,
+}
+_WHOSE: Final[Mapping[str, Callable[[Successes], str]]] = {
+    "project": lambda found: found.project,
+    "user": lambda found: found.user,
+    "job": lambda found: found.job_name,
 }
 DIMENSIONS: Final = tuple(sorted(_DIMENSIONS))
 """By what rows can be told apart, beside labels."""
@@ -105,8 +111,8 @@ class Seen:
     user: str = ""
     user_projects: frozenset[str] = frozenset()
 
-    def sees(self, group: CostGroup) -> bool:
-        """Return whether the caller is shown what is booked to a group."""
+    def sees(self, group: CostGroup | Successes) -> bool:
+        """Return whether the caller is shown what is booked to a group, or succeeded there."""
         if self.everything or group.project in self.projects:
             return self.everything or bool(group.project)
         own = bool(self.user) and group.user == self.user
@@ -168,6 +174,27 @@ def rows_of(
                 sums[values] = amounts if known is None else known.plus(amounts)
         found += [CostRow(step=number, values=v, amounts=a) for v, a in sorted(sums.items())]
     return found
+
+
+def counts_successes(by: Sequence[str], only: Mapping[str, str]) -> bool:
+    """Return whether each row of a report is about work that succeeds or not.
+
+    That is where they are told apart, and chosen, by whose work it is and its name alone.
+    """
+    return "job" in by and _WHOSE.keys() >= {*by, *only}
+
+
+def successes_of(
+    found: Iterable[Successes], by: Sequence[str], *, seen: Seen, only: Mapping[str, str]
+) -> dict[tuple[int, tuple[str, ...]], int]:
+    """Return how many containers succeeded, by a row's step and values."""
+    sums: dict[tuple[int, tuple[str, ...]], int] = {}
+    for each in found:
+        values = {dimension: of(each) or NONE for dimension, of in _WHOSE.items()}
+        if seen.sees(each) and all(values[d] == wanted for d, wanted in only.items()):
+            key = each.span, tuple(values[dimension] for dimension in by)
+            sums[key] = sums.get(key, 0) + each.number
+    return sums
 
 
 def sum_of(rows: Iterable[CostRow]) -> Amounts:

@@ -291,3 +291,5 @@ class BookedHour:
     totals: tuple[tuple[CostGroup, Total], ...]
     #: How often something was noted to have changed in it when it was reckoned.
     marks: int
+    #: What containers cost in all whose last attempt ended in it, by id, in grains.
+    containers: tuple[tuple[str, int], ...] = ()

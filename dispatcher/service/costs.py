@@ -9,14 +9,29 @@ billed) are booked again. What is not booked yet is reckoned anew with each ques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
-from longshore.dispatcher.cost.report import CostRow, Idle, Seen, fields_for, rows_of
-from longshore.dispatcher.cost.rollups import Totals, add_up, booked_hour, lines_between
-from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, PriceSource, Total
+from longshore.dispatcher.cost.report import (
+    CostRow,
+    Idle,
+    Seen,
+    counts_successes,
+    fields_for,
+    rows_of,
+    successes_of,
+)
+from longshore.dispatcher.cost.rollups import (
+    Totals,
+    add_up,
+    booked_hour,
+    direct_by_container,
+    lines_between,
+)
+from longshore.dispatcher.cost.spent import direct_grains
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, CostLine, PriceSource, Total
 from longshore.dispatcher.domain.messages import SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
 from longshore.dispatcher.domain.queries import LedgerSums
@@ -54,6 +69,9 @@ class CostReport:
     booked_until: float
     #: How much instance time has no price, and so no cost, in milliseconds.
     unpriced_ms: int
+    #: How many containers succeeded, by a row's step and values; None where rows are not of work
+    #: alone. Who has none is not in it.
+    successes: Mapping[tuple[int, tuple[str, ...]], int] | None
 
 
 class CostService:
@@ -91,7 +109,16 @@ class CostService:
             as_of=now,
             booked_until=sums.booked_until * 3600.0,
             unpriced_ms=unpriced_ms,
+            successes=self._successes(question, seen),
         )
+
+    def _successes(
+        self, question: CostQuestion, seen: Seen
+    ) -> Mapping[tuple[int, tuple[str, ...]], int] | None:
+        if not counts_successes(question.by, question.only):
+            return None
+        found = self._store.ledger.successes(question.steps)
+        return successes_of(found, question.by, seen=seen, only=question.only)
 
     def _with_the_rest(
         self,
@@ -144,9 +171,26 @@ class CostService:
         return len(due.hours) >= HOURS_AT_ONCE
 
     def _reckon(self, hour: int, marks: int) -> BookedHour:
-        facts = self._store.ledger.facts(hour, hour + 1)
-        end_ms = (hour + 1) * MS_PER_HOUR
-        return booked_hour(facts, hour, labels=self.labels, marks=marks, now_ms=end_ms)
+        facts, end_ms = self._store.ledger.facts(hour, hour + 1), (hour + 1) * MS_PER_HOUR
+        lines = list(lines_between(facts, from_hour=hour, until_hour=hour + 1, now_ms=end_ms))
+        booked = booked_hour(lines, hour, labels=self.labels, marks=marks)
+        return replace(booked, containers=tuple(self._costs_of_ended(hour, lines)))
+
+    def _costs_of_ended(self, hour: int, lines: Sequence[CostLine]) -> Iterator[tuple[str, int]]:
+        """Yield what containers cost in all that may have ended in an hour, in grains.
+
+        Of those that began in it, its lines tell all.
+        """
+        in_hour = direct_by_container(lines)
+        for container_id, first_ms in sorted(self._store.ledger.ended_in(hour).items()):
+            if first_ms >= hour * MS_PER_HOUR:
+                yield container_id, in_hour.get(container_id, 0)
+                continue
+            known = self._store.ledger.facts_of_container(container_id)
+            if known is not None:
+                end_ms = (hour + 1) * MS_PER_HOUR
+                costs = direct_grains(known.facts, known.attempts, now_ms=end_ms)
+                yield container_id, sum(costs.values())
 
 
 def seen_by(caller: Principal) -> Seen:

@@ -1,6 +1,6 @@
 """Reading the ledger: what is to be booked, what is booked, and the facts of the rest.
 
-Stands alone: the store hands it out, and who reads anything else has no need of it.
+Stands alone: the store hands it out as it is, and has no method for each of these questions.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.ledger import InstanceBill, Interval
-from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
-from longshore.dispatcher.store import ledger_groups, ledger_records
+from longshore.dispatcher.domain.queries import (
+    JobCosts,
+    LedgerDue,
+    LedgerFacts,
+    LedgerSums,
+    SpentFacts,
+    Successes,
+)
+from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs, spent_records
 
 
 class LedgerReader:
@@ -38,6 +46,14 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_groups.fetch_due(connection, before_hour=before_hour, at_most=at_most)
 
+    def ended_in(self, hour: int) -> dict[str, int]:
+        """Return the containers of which an attempt gave its place back in an hour.
+
+        With each stands when the first of its attempts got one, in milliseconds since the epoch.
+        """
+        with self._snapshot() as connection:
+            return ledger_records.fetch_ended_in(connection, hour)
+
     def facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
@@ -55,3 +71,32 @@ class LedgerReader:
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
             totals = tuple(ledger_groups.fetch_totals(connection, spans, needed))
         return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)
+
+    def past_runs(self, kind: WorkKind, since: float) -> PastRuns:
+        """Return what ended containers of a kind came to, if enough is known of them.
+
+        They are those of the latest `MOST_LOOKED_AT` attempts that ended at `since`, in seconds
+        since the epoch, or later. What was cancelled, and what had no price, is none.
+        """
+        with self._snapshot() as connection:
+            return past_runs.fetch_past_runs(connection, kind, since)
+
+    def facts_of_container(self, container_id: str) -> SpentFacts | None:
+        """Return what the attempts of a container go by; None where that is too much to read."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_facts_of_container(connection, container_id)
+
+    def facts_of_lost(self, job_id: str) -> SpentFacts | None:
+        """Return what a job's attempts that came to nothing go by; None where that is too much."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_facts_of_lost(connection, job_id)
+
+    def job_costs(self, job_id: str, *, by_index: bool) -> JobCosts:
+        """Return what a job's ended attempts cost by task, and with `by_index` by element."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_job_costs(connection, job_id, by_index=by_index)
+
+    def successes(self, spans: Sequence[tuple[int, int]]) -> list[Successes]:
+        """Return how many containers succeeded in spans of hours [from, until)."""
+        with self._snapshot() as connection:
+            return list(past_runs.fetch_successes(connection, spans))

@@ -12,6 +12,7 @@ from tests.edges.defects_billing import BILLING
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_files import COST_FILES
+from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
@@ -29,6 +30,7 @@ DEFECTS: Final = (
         *BUDGETS,
         *CLIENT,
         *COST_FILES,
+        *ESTIMATES,
         *INSIDE,
         *LOGS,
         *REMOTE,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from sqlalchemy import create_engine, text
 
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.rollups import add_up, lines_between
+from longshore.dispatcher.domain.containers import ContainerState
 from longshore.dispatcher.domain.ledger import (
     GROUP_FIELDS,
     MS_PER_HOUR,
@@ -24,15 +27,17 @@ from longshore.dispatcher.domain.ledger import (
 )
 from longshore.dispatcher.domain.messages import (
     Change,
+    InsertContainers,
     SaveBill,
     SaveBookedHour,
+    SaveContainer,
     SaveInterval,
 )
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.billing import AS_USED, Billed
 from tests.rigs.services import store_in
-from tests.store_values import url_in
+from tests.store_values import container, url_in
 
 H = MS_PER_HOUR
 T0 = 480_000  # hours since the epoch, a midnight in UTC
@@ -182,6 +187,35 @@ def test_what_a_cloud_tells_late_is_booked_again(tmp_path: Path) -> None:
         booked(store, 27)
         (totals,) = store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS).totals
         assert sum(total.quantity_ms for total in totals.values()) == (8400 - 60) * 1000
+
+
+@pytest.mark.parametrize(("began", "hours"), [(0, 2), (2, 0)])
+def test_what_a_container_cost_is_what_is_booked_of_it(
+    tmp_path: Path, began: int, hours: int
+) -> None:
+    """Whether its attempt began in the hour in which it ended, or before."""
+    new = container(1)
+    account = Account(project="p", user="u", container_id=new.id)
+    start = T0 * H
+    work = replace(
+        place(start + began * H, start + (began + hours) * H + H // 2, CostOutcome.USEFUL),
+        account=account,
+    )
+    ended = replace(new, state=ContainerState.SUCCEEDED, cost_usd=Decimal(9))
+    with store_in(tmp_path) as store:
+        store.write([InsertContainers(containers=(new,), user="u")]).result(30)
+        changes: list[Change] = [
+            SaveContainer(container=ended),
+            SaveBill(bill=bill()),
+            SaveInterval(interval=state(start, None, BilledState.ROOM)),
+            SaveInterval(interval=work),
+        ]
+        store.write(changes).result(30)
+        booked(store, 4)
+        found = store.container(new.id)
+        assert found is not None
+        instance_hours = (Fraction(hours) + Fraction(1, 2)) / 3
+        assert abs(Fraction(found.cost_usd) - instance_hours / 10) < Fraction(1, 10**8)
 
 
 def test_a_mark_that_comes_while_an_hour_is_reckoned_stays(tmp_path: Path) -> None:
