@@ -13,6 +13,7 @@ from typing import Final
 
 from longshore.drivers.interface import Resources
 
+_WHOLE: Final = Fraction(1)
 LEAST_SHARE: Final = Fraction(1, 256)
 """Who asks for next to nothing takes up a place for a container."""
 
@@ -27,5 +28,9 @@ def dominant_share(wanted: Resources, allocatable: Resources) -> Fraction:
         (wanted.gpus, allocatable.gpus),
         *((amount, custom.get(name, 0)) for name, amount in wanted.custom),
     )
-    shares = [Fraction(part, whole) for part, whole in pairs if whole > 0]
-    return min(Fraction(1), max(LEAST_SHARE, *shares))
+    most, of = LEAST_SHARE.numerator, LEAST_SHARE.denominator
+    for part, whole in pairs:
+        # Each start asks this: fractions are compared without making any.
+        if whole > 0 and part * of > most * whole:
+            most, of = part, whole
+    return Fraction(most, of) if most < of else _WHOLE

@@ -68,6 +68,8 @@ class _Book:
     metered_ms: int = 0
     shares: float = 0.0
     joined_ms: dict[str, float] = field(default_factory=dict)
+    #: What the cloud had told of its billing when the bill was looked at last.
+    heard: Billed | None = None
 
     def join(self, interval: Interval, at_ms: int) -> None:
         """Let an attempt take part from its beginning on; it is `at_ms` now."""
@@ -321,7 +323,10 @@ class CostRecorder:
         self, worker: Worker, book: _Book, state: BilledState, at_ms: int
     ) -> InstanceBill:
         """Return the bill of a worker with what has come to be known of it."""
-        bill = book.bill
+        bill, unwanted = book.bill, state is BilledState.UNWANTED
+        if bill.used_ms and bill.ready_ms and not unwanted and worker.cloud.billed is book.heard:
+            return bill  # by far most changes are of attempts, and say nothing new
+        book.heard = worker.cloud.billed
         if is_stand_in(bill.type_name) and not is_stand_in(worker.type.name):
             bill = replace(
                 bill,
@@ -331,7 +336,6 @@ class CostRecorder:
                 nusd_per_hour=nusd_of(worker.type.price_usd_per_hour),
             )
         ready = worker.state in READY
-        unwanted = state is BilledState.UNWANTED
         return replace(
             bill,
             billed=bill.billed.once_told(worker.cloud.billed),
