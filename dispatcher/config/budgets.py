@@ -6,8 +6,9 @@ import re
 from decimal import Decimal
 
 from longshore.dispatcher.config.model import BudgetConfig, Config
-from longshore.dispatcher.cost.budgets import BudgetScope, CostBudget
+from longshore.dispatcher.cost.budgets import CostBudget
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.domain.budgets import BudgetScope
 from longshore.dispatcher.domain.schedules import time_zone_problem
 from longshore.dispatcher.input.problems import Problems, member
 

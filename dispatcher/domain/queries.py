@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -165,3 +166,5 @@ class Recovered:
     #: Of the ledger what goes on: the bills that are not settled, and the latest of the others.
     bills: Sequence[InstanceBill] = ()
     intervals: Sequence[Interval] = ()
+    #: The budgets that let nothing new begin, as far as who starts the process has found out.
+    budget_stops: tuple[BudgetStop, ...] = ()

@@ -7,8 +7,14 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
 from longshore.dispatcher.store import ledger_groups, ledger_records
+from longshore.dispatcher.store.budget_records import (
+    BudgetRecords,
+    fetch_budgets,
+    fetch_deliveries,
+)
 
 
 class LedgerReader:
@@ -33,6 +39,16 @@ class LedgerReader:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
             return ledger_records.fetch_facts(connection, from_hour, until_hour)
+
+    def budgets(self) -> BudgetRecords:
+        """Return all that is kept of budgets."""
+        with self._snapshot() as connection:
+            return fetch_budgets(connection)
+
+    def deliveries(self) -> Sequence[Delivery]:
+        """Return the notifications that are on their way, the first queued first."""
+        with self._snapshot() as connection:
+            return fetch_deliveries(connection)
 
     def sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
         """Return what is booked in spans of hours [from, until), and the facts of the rest.

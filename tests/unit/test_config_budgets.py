@@ -17,8 +17,9 @@ from longshore.dispatcher.config.hosts import is_public
 from longshore.dispatcher.config.loading import load_config, plain
 from longshore.dispatcher.config.model import Config, WebhookConfig
 from longshore.dispatcher.config.notifications import webhook_key
-from longshore.dispatcher.cost.budgets import BudgetScope, CostBudget, Included, StopRule
+from longshore.dispatcher.cost.budgets import CostBudget, Included, StopRule
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.domain.budgets import BudgetScope
 from longshore.dispatcher.domain.periods import PeriodKind
 from longshore.drivers.errors import ConfigError
 
