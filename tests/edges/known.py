@@ -27,6 +27,7 @@ DEFECTS: Final = (
         *ACCESS,
         *API,
         *BILLING,
+        *BUDGET_STOPS,
         *BUDGETS,
         *CLIENT,
         *COST_FILES,
