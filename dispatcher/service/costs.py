@@ -75,8 +75,7 @@ class CostService:
             raise Unavailable(str(error)) from error
 
     def _report(self, question: CostQuestion, caller: Principal, now: float) -> CostReport:
-        sums = self._store.ledger.sums(question.steps)
-        steps = self._with_the_rest(question.steps, sums, now)
+        steps, sums = totals_until(self._store, question.steps, self.labels, now)
         seen = seen_by(caller)
         rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
         unpriced_ms = sum(
@@ -91,24 +90,6 @@ class CostService:
             booked_until=sums.booked_until * 3600.0,
             unpriced_ms=unpriced_ms,
         )
-
-    def _with_the_rest(
-        self, steps: Sequence[tuple[int, int]], sums: LedgerSums, now: float
-    ) -> list[Totals]:
-        """Return the sums of each step, with what is not booked yet."""
-        now_ms = round(now * 1000)
-        first = max(sums.booked_until, min((start for start, _ in steps), default=0))
-        last = min(now_ms // MS_PER_HOUR + 1, max((until for _, until in steps), default=0))
-        lines = lines_between(sums.facts, from_hour=first, until_hour=last, now_ms=now_ms)
-        rest = add_up(lines, self.labels)
-        found: list[Totals] = []
-        for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
-            totals = dict(booked)
-            for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
-                for group, total in rest[hour].items():
-                    totals[group] = totals.get(group, Total()).plus(total)
-            found.append(totals)
-        return found
 
     # ---- booking -------------------------------------------------------------------------------
 
@@ -154,3 +135,26 @@ def seen_by(caller: Principal) -> Seen:
             return Seen(user=caller.user, user_projects=frozenset(caller.projects))
         case Role.METRICS:
             return Seen()
+
+
+def totals_until(
+    store: Store, steps: Sequence[tuple[int, int]], labels: Collection[str], now: float
+) -> tuple[list[Totals], LedgerSums]:
+    """Return the sums of each step with what is not booked yet, up to `now`, and of what is booked.
+
+    `steps` are hours since the epoch [from, until); `labels` are the keys of labels that are kept
+    apart. It blocks, and raises `StoreBusy`.
+    """
+    sums, now_ms = store.ledger.sums(steps), round(now * 1000)
+    first = max(sums.booked_until, min((start for start, _ in steps), default=0))
+    last = min(now_ms // MS_PER_HOUR + 1, max((until for _, until in steps), default=0))
+    lines = lines_between(sums.facts, from_hour=first, until_hour=last, now_ms=now_ms)
+    rest = add_up(lines, labels)
+    found: list[Totals] = []
+    for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
+        totals = dict(booked)
+        for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
+            for group, total in rest[hour].items():
+                totals[group] = totals.get(group, Total()).plus(total)
+        found.append(totals)
+    return found, sums

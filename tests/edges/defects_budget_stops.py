@@ -26,8 +26,7 @@ BUDGET_STOPS: Final[tuple[EdgeDefect, ...]] = (
         name="a_spent_budget_stops_nobody_who_waits",
         guard="What waits when a budget is spent starts no more",
         file=_TABLE,
-        old="                # A claim of one that does not wait any more is given up by the next pass.\n"
-        "                self.wait(container, latest(container))\n\n    def budget_stop",
+        old="                self.wait(container, latest(container))\n\n    def budget_stop",
         new="                pass\n\n    def budget_stop",
         test=f"{_STOPS}::test_what_runs_goes_on_and_is_not_followed_by_what_waits",
     ),
@@ -67,8 +66,8 @@ BUDGET_STOPS: Final[tuple[EdgeDefect, ...]] = (
         name="job_schedulers_do_not_hear_of_budgets",
         guard="Schedulers of jobs look again when a budget lets new work begin",
         file="dispatcher/engine/engine.py",
-        old="        for job_id in self.table.jobs.job_ids():\n            self.workloads.changed(job_id)\n",
-        new="",
+        old="            self.workloads.changed(job_id)\n\n    def _confirm",
+        new="            del job_id\n\n    def _confirm",
         test=f"{_STOPS}::test_an_elastic_job_begins_nothing_and_grows_no_more",
     ),
     EdgeDefect(
