@@ -116,8 +116,8 @@ class _Entry:
     certificate: Certificate | None
     issuer: Issuer | None
 
-    def watched(self) -> list[Watched]:
-        found = []
+    def watched(self, sender: WebhookSender) -> list[Watched]:
+        found = [Watched(kind=ProblemKind.NOTIFICATIONS, problem=sender.problem)]
         if self.certificate is not None:
             problem = self.certificate.problem
             found.append(Watched(kind=ProblemKind.CERTIFICATE, problem=problem))
@@ -188,9 +188,8 @@ class Server:
             publish=publish,
             inbox_limit=config.limits.inbox_events,
         )
-        view = runtime.view
+        view, inside = runtime.view, ContainerDoor(runtime.view, asyncio.get_running_loop())
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        inside = ContainerDoor(view, asyncio.get_running_loop())
         make_performer = partial(self._performer, vault=vault, inside=inside)
         performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
@@ -216,18 +215,14 @@ class Server:
             cost=config.cost,
             budgets=_budget_settings(config),
             sender=sender,
-            watched=[
-                *entry.watched(),
-                Watched(kind=ProblemKind.NOTIFICATIONS, problem=sender.problem),
-            ],
+            watched=entry.watched(sender),
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types, entry=entry, inside=inside)
         self._run(stack, runtime, periodic, services)
-        stack.callback(watchers.notify_all)
-        stack.callback(broker.close)
+        stack.callback(_end_followers, watchers, broker)
 
     def _periodic(self, runtime: Runtime, services: Services, metrics: Metrics) -> PeriodicJobs:
         return PeriodicJobs(
@@ -545,6 +540,12 @@ def _call_soon(
 ) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
         loop.call_soon_threadsafe(function, argument)
+
+
+def _end_followers(watchers: ContainerNotifier, broker: Broker) -> None:
+    """Let nobody wait for news any more."""
+    broker.close()
+    watchers.notify_all()
 
 
 def _budget_settings(config: Config) -> BudgetSettings:

@@ -28,7 +28,6 @@ from longshore.dispatcher.cost.budget_use import (
     spent_grains,
 )
 from longshore.dispatcher.cost.budgets import (
-    BudgetNotice,
     BudgetUse,
     BudgetVerdict,
     CostBudget,
@@ -36,16 +35,14 @@ from longshore.dispatcher.cost.budgets import (
     judge_budget,
 )
 from longshore.dispatcher.cost.forecast import MOST_DAYS, SpendForecast
-from longshore.dispatcher.cost.money import dollars
 from longshore.dispatcher.domain.budgets import BudgetMemory, BudgetScope, BudgetStop
 from longshore.dispatcher.domain.messages import BudgetStopsChanged, SaveBudget
 from longshore.dispatcher.domain.periods import PeriodKind, days_of, period_at
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.engine.runtime import Runtime
-from longshore.dispatcher.notifications.delivery import notification_of_budget
 from longshore.dispatcher.service.costs import totals_until
 from longshore.dispatcher.service.running_work import running_work
-from longshore.dispatcher.service.telling import Teller, Told
+from longshore.dispatcher.service.telling import Teller, Told, told_of_budget
 from longshore.dispatcher.service.unusual_days import last_day, told_of_day, unusual_days
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
@@ -150,7 +147,7 @@ class BudgetService:
             verdict = judge_budget(budget, use, now, self._memories.get(budget.name))
             if verdict.memory != self._memories.get(budget.name):
                 changes.append(SaveBudget(name=budget.name, memory=verdict.memory))
-            told += [_told(budget, notice, now) for notice in verdict.notices]
+            told += [told_of_budget(budget, notice, now) for notice in verdict.notices]
             standings[budget.name] = self._standing(budget, use, verdict, now)
         await self._teller.tell(changes, told)
         self._memories |= {each.name: each.memory for each in changes}
@@ -279,24 +276,3 @@ def concerns(scope: BudgetScope, whose: str, caller: Principal) -> bool:
     if scope is BudgetScope.PROJECT:
         return caller.sees(whose)
     return scope is BudgetScope.USER and whose == caller.user
-
-
-def _told(budget: CostBudget, notice: BudgetNotice, now: float) -> Told:
-    data: dict[str, object] = {
-        "budget": notice.budget,
-        "scope": budget.scope.value,
-        "whose": budget.whose,
-        "what": notice.kind.value,
-        "period": notice.period,
-        "percent": notice.percent or None,
-        "limit": dollars(notice.limit_grains),
-        "spent": dollars(notice.spent_grains),
-        "committed": dollars(notice.committed_grains),
-        "message": notice.sentence,
-    }
-    return Told(
-        kind="budget",
-        subject=notice.budget,
-        data=data,
-        notification=notification_of_budget(notice, now),
-    )

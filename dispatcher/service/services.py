@@ -86,12 +86,7 @@ def make_services(
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
-        runtime=runtime,
-        vault=vault,
-        types=types,
-        engine=engine,
-        limits=limits,
-        policies=policies,
+        runtime=runtime, vault=vault, types=types, engine=engine, limits=limits, policies=policies
     )
     health = HealthService(runtime=runtime, vault=vault, logs=logs, now=now, watched=watched)
 
@@ -118,18 +113,22 @@ def make_services(
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
-        budgets=BudgetService(
-            runtime=runtime,
-            store=store,
-            teller=Teller(store=store, broker=broker, sender=sender, now=now),
-            settings=budgets,
-            now=now,
-        ),
+        budgets=_budgets(runtime, store, Teller(store, broker, sender, now), budgets, now),
         efficiency=EfficiencyService(view=view, store=store, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),
     )
+
+
+def _budgets(
+    runtime: Runtime,
+    store: Store,
+    teller: Teller,
+    settings: BudgetSettings,
+    now: Callable[[], float],
+) -> BudgetService:
+    return BudgetService(runtime=runtime, store=store, teller=teller, settings=settings, now=now)
 
 
 def _instances(

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from longshore.dispatcher.cost.budgets import BudgetNotice, CostBudget
+from longshore.dispatcher.cost.money import dollars
 from longshore.dispatcher.domain.deliveries import Delivery, Notification
 from longshore.dispatcher.domain.messages import Change, SaveDelivery
-from longshore.dispatcher.notifications.delivery import deliveries_of
+from longshore.dispatcher.notifications.delivery import deliveries_of, notification_of_budget
 from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.store.store import Store
 
@@ -45,7 +47,6 @@ class Teller:
 
     def __init__(
         self,
-        *,
         store: Store,
         broker: Broker,
         sender: Sender | None,
@@ -69,3 +70,25 @@ class Teller:
             self._broker.publish(one.kind, one.subject, one.data)
         if self._sender is not None:
             await self._sender.add(sent)
+
+
+def told_of_budget(budget: CostBudget, notice: BudgetNotice, now: float) -> Told:
+    """Return what is to be told of a budget; `now` is in seconds since the epoch."""
+    data: dict[str, object] = {
+        "budget": notice.budget,
+        "scope": budget.scope.value,
+        "whose": budget.whose,
+        "what": notice.kind.value,
+        "period": notice.period,
+        "percent": notice.percent or None,
+        "limit": dollars(notice.limit_grains),
+        "spent": dollars(notice.spent_grains),
+        "committed": dollars(notice.committed_grains),
+        "message": notice.sentence,
+    }
+    return Told(
+        kind="budget",
+        subject=notice.budget,
+        data=data,
+        notification=notification_of_budget(notice, now),
+    )

@@ -1,5 +1,7 @@
 """The tables of budgets, as SQLAlchemy Core sees them; the migrations make them.
 
+Stands alone: `tables` are those that all of the store needs.
+
 What was told is kept, so that nobody is told it twice; what is on its way, so that a restart goes
 on with it.
 """

@@ -92,6 +92,7 @@ _TAGS: Mapping[str, str] = {
     "tokens": "Who is let in, for admins.",
     "whoami": "Who one is to the server.",
     "cost": "What was spent, by whom, for what and when.",
+    "budgets": "What may be spent, and how much of it is.",
     "audit": "Who was to change what, for admins.",
     "efficiency": "What work asks for against what it really takes.",
     "events": "What happens, as it happens.",
