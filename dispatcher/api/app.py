@@ -100,7 +100,7 @@ def make_app(
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
         efficiency=EfficiencyRoute(services.efficiency),
-        budgets=BudgetRoute(services.budgets, currency=services.costs.currency),
+        budgets=BudgetRoute(services.budgets, services.costs),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)

@@ -68,6 +68,11 @@ def to(url: str, *hosts: str) -> dict[str, Any]:
         ({"project": ""}, "budgets.b", "is nobody's: give one of project, user and label"),
         ({"user": "ann"}, "budgets.b", "has project and user: give one of"),
         ({"project": "", "label": "team"}, "budgets.b.label", "must be KEY=VALUE"),
+        (
+            {"project": "", "label": "team=a"},
+            "budgets.b.label",
+            'is not kept apart by the ledger: add "team" to cost.labels',
+        ),
         ({"limit": 0}, "budgets.b.limit", "must be more than 0"),
         ({"limit": "much"}, "budgets.b.limit", "must be a number"),
         ({"tz": "Mars/Base"}, "budgets.b.tz", "there is no time zone 'Mars/Base'"),
@@ -111,7 +116,8 @@ def test_budgets_become_what_the_core_knows_by_name(tmp_path: Path) -> None:
                     "stop": "new",
                 },
                 "team": {"label": "team=a=b", "limit": 1},
-            }
+            },
+            "cost": {"labels": ["team"]},
         },
     )
     ann, team, vision = budgets_of(config)

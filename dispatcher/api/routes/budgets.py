@@ -14,20 +14,21 @@ from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas.budgets import BudgetsAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.service.budgets import BudgetService
+from longshore.dispatcher.service.costs import CostService
 
 
 class BudgetRoute:
     """Answers for `/v1/budgets`."""
 
-    def __init__(self, budgets: BudgetService, *, currency: str) -> None:
+    def __init__(self, budgets: BudgetService, costs: CostService) -> None:
         self._budgets = budgets
-        self._currency = currency
+        self._costs = costs
 
     async def budgets(self, request: web.Request) -> web.Response:
         """Answer the budgets that concern the caller."""
         QueryString(request, ())
         standings = self._budgets.standings(caller_of(request))
-        return json_response(budgets_answer(standings, currency=self._currency))
+        return json_response(budgets_answer(standings, currency=self._costs.currency))
 
 
 def budget_routes(budgets: BudgetRoute) -> list[Route]:
