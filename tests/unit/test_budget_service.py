@@ -119,6 +119,23 @@ async def test_each_step_is_told_once_and_the_limit_stops_new_work(tmp_path: Pat
     store.close()
 
 
+async def test_a_stop_that_goes_on_is_told_to_the_engine_once(tmp_path: Path) -> None:
+    rig, store = busy_rig(), opened(tmp_path)
+    rig.now += 640.0
+    keep_ledger(rig, store)
+    async with services_over(rig, store, tmp_path, budgets=SETTINGS) as services:
+        await services.budgets.look()
+        await handled()
+        (stop,) = rig.view.budget_stops
+        rig.now += 60.0
+        await services.budgets.look()
+        await handled()
+        assert rig.view.budget_stops == (stop,)
+        (standing,) = services.budgets.standings(ME)
+        assert dollars(standing.use.spent_grains) == Decimal("0.70")
+    store.close()
+
+
 async def test_a_restart_tells_nothing_again_and_stops_from_its_beginning(tmp_path: Path) -> None:
     rig, store = busy_rig(), opened(tmp_path)
     rig.now += 640.0

@@ -53,3 +53,34 @@ class BudgetsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     items: tuple[BudgetAnswer, ...]
     currency: str
+
+
+class BudgetEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of an event of kind `budget`, whose id is the budget's name.
+
+    `what` is `step`, `forecast`, `stopped` or `resumed`; `percent` is the step, null for others.
+    """
+
+    budget: str
+    scope: str
+    whose: str
+    what: str
+    period: str
+    percent: int | None
+    limit: Decimal
+    spent: Decimal
+    committed: Decimal
+    message: str
+
+
+class UnusualDayEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of an event of kind `unusual_day`, whose id is the project.
+
+    `usual` is the median of the same day of the week.
+    """
+
+    project: str
+    day: str
+    spent: Decimal
+    usual: Decimal
+    message: str
