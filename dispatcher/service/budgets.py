@@ -35,6 +35,7 @@ from longshore.dispatcher.cost.budgets import (
     judge_budget,
 )
 from longshore.dispatcher.cost.forecast import MOST_DAYS, SpendForecast
+from longshore.dispatcher.cost.rollups import Totals
 from longshore.dispatcher.domain.budgets import BudgetMemory, BudgetScope, BudgetStop
 from longshore.dispatcher.domain.messages import BudgetStopsChanged, SaveBudget
 from longshore.dispatcher.domain.periods import PeriodKind, days_of, period_at
@@ -213,16 +214,17 @@ class _SpendReader:
     ) -> None:
         self._store, self._settings, self._works, self._now = store, settings, works, now
         self._memories = dict(memories)
+        #: The sums of the days of a zone, which all of its budgets are forecast from.
+        self._of_days: dict[str, list[Totals]] = {}
 
     def uses(self, to_forecast: Collection[str]) -> dict[str, BudgetUse]:
         """Return what is known of each budget, with forecasts of some; raises `StoreBusy`."""
         now, found = self._now, {}
         budgets = self._settings.budgets
         periods = [budget_period(each, now, self._memories.get(each.name)) for each in budgets]
-        spans = [hours_in(each, now) for each in periods]
-        totals, _ = totals_until(self._store, spans, self._settings.labels, now)
-        for budget, period, sums in zip(budgets, periods, totals, strict=True):
-            spent = spent_grains(budget, sums)
+        totals = self._totals({hours_in(each, now) for each in periods})
+        for budget, period in zip(budgets, periods, strict=True):
+            spent = spent_grains(budget, totals[hours_in(period, now)])
             left_s = max(0.0, period.ends_at - now)
             use = BudgetUse(
                 spent_grains=spent,
@@ -238,14 +240,26 @@ class _SpendReader:
 
     def _days(self, budget: CostBudget) -> list[int]:
         """Return what each whole day before today has cost in a budget's zone, the oldest first."""
-        today = period_at(PeriodKind.DAY, budget.time_zone, self._now)
-        days = days_of(budget.time_zone, today.starts_at - MOST_DAYS * _DAY_S, today.starts_at)
+        zone = budget.time_zone
+        if zone not in self._of_days:
+            self._of_days[zone] = self._totals_of_days(zone)
+        return [spent_grains(budget, each) for each in self._of_days[zone]]
+
+    def _totals_of_days(self, zone: str) -> list[Totals]:
+        today = period_at(PeriodKind.DAY, zone, self._now)
+        days = days_of(zone, today.starts_at - MOST_DAYS * _DAY_S, today.starts_at)
         spans = [
             (math.ceil(each.starts_at / _HOUR_S), math.ceil(each.ends_at / _HOUR_S))
             for each in days[-MOST_DAYS:]
         ]
-        totals, _ = totals_until(self._store, spans, self._settings.labels, self._now)
-        return [spent_grains(budget, each) for each in totals]
+        totals = self._totals(set(spans))
+        return [totals[each] for each in spans]
+
+    def _totals(self, spans: Collection[tuple[int, int]]) -> dict[tuple[int, int], Totals]:
+        """Return the sums of spans of hours: many budgets have the same period."""
+        ordered = sorted(spans)
+        found, _ = totals_until(self._store, ordered, self._settings.labels, self._now)
+        return dict(zip(ordered, found, strict=True))
 
 
 def stops_at_start(store: Store, settings: BudgetSettings, now: float) -> tuple[BudgetStop, ...]:
