@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from longshore.dispatcher.notifications.delivery import Delivery
+from longshore.dispatcher.domain.deliveries import Delivery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

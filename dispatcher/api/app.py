@@ -13,6 +13,7 @@ from longshore.dispatcher.api.entrance import Entrance
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, guard_for
 from longshore.dispatcher.api.render.problems import problems_middleware
 from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
+from longshore.dispatcher.api.routes.budgets import BudgetRoute, budget_routes
 from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
@@ -48,6 +49,7 @@ class _Parts:
     audit: AuditRoutes
     cost: CostRoutes
     efficiency: EfficiencyRoute
+    budgets: BudgetRoute
 
 
 def make_app(
@@ -99,6 +101,7 @@ def make_app(
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
         efficiency=EfficiencyRoute(services.efficiency),
+        budgets=BudgetRoute(services.budgets, services.costs),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -188,6 +191,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *server_routes(parts.server),
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
+        *budget_routes(parts.budgets),
         *audit_routes(parts.audit),
         *efficiency_routes(parts.efficiency),
     ]

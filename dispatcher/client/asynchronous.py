@@ -234,6 +234,7 @@ class AsyncClient:
     remove_secret = _asks(calls.remove_secret)
     rotate_secret_keys = _asks(calls.rotate_secret_keys)
     cost = _lists(calls.cost)
+    budgets = _asks(calls.budgets)
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from longshore.dispatcher.api.schemas.budgets import BudgetsAnswer
 from longshore.dispatcher.api.schemas.containers import (
     ContainerAnswer,
     ContainerList,
@@ -181,6 +182,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "revoke_token": Endpoint(method="POST", path="/v1/tokens/{id}/revoke", repeatable=_ONCE),
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
     "cost": Endpoint(method="GET", path="/v1/cost"),
+    "budgets": Endpoint(method="GET", path="/v1/budgets"),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "live": Endpoint(method="GET", path="/health/live"),
@@ -632,6 +634,11 @@ def cost(
         "type": instance_type,
     }
     return _listing("cost", CostAnswer, (), **filters)
+
+
+def budgets() -> TypedCall[BudgetsAnswer]:
+    """Return the budgets that concern the caller, as they were looked at last."""
+    return _typed(BudgetsAnswer, "budgets")
 
 
 def whoami() -> TypedCall[CallerAnswer]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from decimal import Decimal
 
 from longshore.dispatcher.config.model import BudgetConfig, Config
-from longshore.dispatcher.cost.budgets import BudgetScope, CostBudget
+from longshore.dispatcher.cost.budgets import CostBudget
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.domain.budgets import BudgetScope
 from longshore.dispatcher.domain.schedules import time_zone_problem
-from longshore.dispatcher.input.problems import Problems, member
+from longshore.dispatcher.input.problems import Problems, member, quoted
 
 # No dots: the name is a part of the ids of notifications, which have none.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -31,6 +33,7 @@ def check_budgets(config: Config, problems: Problems) -> None:
             )
             problems.add(path, said)
         _check_whose(path, each, problems)
+        _check_label(path, each, config.cost.labels, problems)
         if why := time_zone_problem(each.tz):
             problems.add(f"{path}.tz", why)
         if list(each.warn) != sorted(set(each.warn)):
@@ -42,8 +45,17 @@ def _check_whose(path: str, budget: BudgetConfig, problems: Problems) -> None:
     if len(given) != 1:
         has = f"has {' and '.join(given)}" if given else "is nobody's"
         problems.add(path, f"{has}: give one of project, user and label, which says whose it is")
+
+
+def _check_label(
+    path: str, budget: BudgetConfig, kept: Collection[str], problems: Problems
+) -> None:
+    key = budget.label.partition("=")[0]
     if budget.label and not _LABEL.fullmatch(budget.label):
         problems.add(f"{path}.label", "must be KEY=VALUE, such as team=vision")
+    elif key and key not in kept:
+        said = f"is not kept apart by the ledger: add {quoted(key)} to cost.labels"
+        problems.add(f"{path}.label", said)
 
 
 def _budget(name: str, config: BudgetConfig) -> CostBudget:

@@ -18,23 +18,22 @@ all of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, assert_never
 
 from longshore.dispatcher.cost.forecast import SpendForecast
 from longshore.dispatcher.cost.money import in_dollars
-from longshore.dispatcher.domain.ledger import Account, Column, CostLine
+from longshore.dispatcher.domain.budgets import (
+    BudgetMemory,
+    BudgetPhase,
+    BudgetScope,
+    BudgetStop,
+    is_of,
+)
+from longshore.dispatcher.domain.ledger import Account, Column
 from longshore.dispatcher.domain.periods import Period, PeriodKind, period_at
-
-
-class BudgetScope(Enum):
-    """What the lines have in common that a budget counts."""
-
-    PROJECT = "project"
-    USER = "user"
-    LABEL = "label"
 
 
 class Included(Enum):
@@ -91,13 +90,6 @@ class BudgetUse:
     forecast: SpendForecast | None = None
 
 
-class BudgetPhase(Enum):
-    """Whether a budget lets new work begin."""
-
-    OPEN = "open"
-    STOPPED = "stopped"
-
-
 class BudgetSignal(Enum):
     """What is seen of a budget, for its transitions."""
 
@@ -128,23 +120,6 @@ TRANSITIONS: Final[Mapping[BudgetPhase, Mapping[BudgetSignal, BudgetPhase]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetMemory:
-    """What was told of a budget and is to be kept, by the budget's name."""
-
-    period: Period
-    #: The limit that the steps are of.
-    limit_grains: int
-    phase: BudgetPhase = BudgetPhase.OPEN
-    #: The limit that was spent when it stopped last in this period; 0 where it did not.
-    stopped_at_grains: int = 0
-    #: Per cent, ascending.
-    steps_told: tuple[int, ...] = ()
-    forecast_is_over: bool = False
-    #: The last day on which the forecast was told, in the budget's time zone; "" for none.
-    forecast_told_on: str = ""
-
-
 class BudgetNoticeKind(Enum):
     """What is told of a budget."""
 
@@ -168,18 +143,6 @@ class BudgetNotice:
     limit_grains: int
     spent_grains: int
     committed_grains: int
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetStop:
-    """That a budget lets nothing new begin, and until when."""
-
-    budget: str
-    #: When the next period begins, in seconds since the epoch, and on which day of its zone.
-    until: float
-    next_on: str
-    #: For who waits: why, until when, and what can be done.
     sentence: str
 
 
@@ -244,23 +207,9 @@ def budget_period(budget: CostBudget, now: float, memory: BudgetMemory | None) -
     return found
 
 
-def counts_for(budget: CostBudget, line: CostLine) -> bool:
-    """Return whether a line of the ledger is one of those that a budget adds up."""
-    return is_of(budget, line.account) and line.column in columns_of(budget.included)
-
-
-def is_of(budget: CostBudget, account: Account) -> bool:
-    """Return whether what is booked to an account is the budget's matter."""
-    match budget.scope:
-        case BudgetScope.PROJECT:
-            return account.project == budget.whose
-        case BudgetScope.USER:
-            return account.user == budget.whose
-        case BudgetScope.LABEL:
-            key, _, value = budget.whose.partition("=")
-            return (key, value) in account.labels
-        case _:
-            assert_never(budget.scope)
+def counts_for(budget: CostBudget, account: Account, column: Column) -> bool:
+    """Return whether a budget adds up what is booked to an account in a column of the ledger."""
+    return is_of(budget.scope, budget.whose, account) and column in columns_of(budget.included)
 
 
 def columns_of(included: Included) -> frozenset[Column]:
@@ -272,17 +221,6 @@ def columns_of(included: Included) -> frozenset[Column]:
             return frozenset(Column)
         case _:
             assert_never(included)
-
-
-def first_stop(
-    account: Account, budgets: Iterable[CostBudget], stops: Mapping[str, BudgetStop]
-) -> BudgetStop | None:
-    """Return what keeps new work of an account from beginning, None for nothing.
-
-    `stops` are by the names of the budgets that stop. Of several the first by name counts.
-    """
-    matching = sorted(each.name for each in budgets if each.name in stops and is_of(each, account))
-    return stops[matching[0]] if matching else None
 
 
 def _carried_over(
@@ -338,6 +276,8 @@ def _is_forecast_over(budget: CostBudget, use: BudgetUse, known: BudgetMemory) -
 def _stop(budget: CostBudget, use: BudgetUse, period: Period) -> BudgetStop:
     return BudgetStop(
         budget=budget.name,
+        scope=budget.scope,
+        whose=budget.whose,
         until=period.ends_at,
         next_on=period.next_on,
         sentence=(

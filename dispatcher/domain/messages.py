@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from longshore.dispatcher.domain.audit import AuditEntry
+from longshore.dispatcher.domain.budgets import BudgetMemory, BudgetStop
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
+from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.ledger import BookedHour, InstanceBill, Interval
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
@@ -186,6 +188,37 @@ class SaveBookedHour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveBudget:
+    """Remember what was told of a budget, and whether it stops new work."""
+
+    name: str
+    memory: BudgetMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveUnusualDay:
+    """Remember that an unusual day of a project was told; `day` is as "2026-11-28"."""
+
+    project: str
+    day: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveDelivery:
+    """Keep a notification for a webhook until it is taken, in place of what is kept of it."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDelivery:
+    """Keep a notification for a webhook no more; one that is not kept is no error."""
+
+    webhook: str
+    notification_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertToken:
     """Insert a new token, unless the key of its request made one before."""
 
@@ -261,6 +294,10 @@ Change = (
     | SaveAudit
     | SaveSecrets
     | RemoveSecret
+    | SaveBudget
+    | SaveUnusualDay
+    | SaveDelivery
+    | ForgetDelivery
 )
 
 # ---- commands -----------------------------------------------------------------------------------
@@ -509,6 +546,13 @@ class SecretsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetStopsChanged:
+    """Which budgets let nothing new begin has changed, and that is committed; `stops` are all."""
+
+    stops: tuple[BudgetStop, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overloaded:
     """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
 
@@ -533,4 +577,13 @@ UserEvent = (
     | JobLaunched
 )
 
-Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | SecretsChanged | Overloaded | Woken
+Event = (
+    PoolEvent
+    | UserEvent
+    | AdminEvent
+    | WatchEvent
+    | SecretsChanged
+    | BudgetStopsChanged
+    | Overloaded
+    | Woken
+)

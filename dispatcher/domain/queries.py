@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -204,3 +205,5 @@ class Recovered:
     #: Of the ledger what goes on: the bills that are not settled, and the latest of the others.
     bills: Sequence[InstanceBill] = ()
     intervals: Sequence[Interval] = ()
+    #: The budgets that let nothing new begin, as far as who starts the process has found out.
+    budget_stops: tuple[BudgetStop, ...] = ()

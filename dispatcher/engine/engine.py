@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.domain.feasibility import fitting_types, has_room, need, within_price
 from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
+    BudgetStopsChanged,
     CancelRequested,
     Command,
     Commit,
@@ -205,6 +206,7 @@ class Engine:
         )
 
     def _restore(self, recovered: Recovered) -> None:
+        self.table.budget_stops = recovered.budget_stops
         recovery.restore(
             recovered,
             pool=self.pool,
@@ -304,9 +306,9 @@ class Engine:
                 self._dirty = True
                 self._instance_news += requests.carry_out(self.pool, event, now)
                 self._confirm(event.asked)
-            case SecretsChanged():
+            case SecretsChanged() | BudgetStopsChanged():
                 self._dirty = True
-                self.table.secrets_changed(event.known)
+                self._take_in_terms(event)
             case CompletionsWatched():
                 self.workflow.watch_completions(event.roots)
                 self._confirm(event.asked)
@@ -319,6 +321,15 @@ class Engine:
                 reactor.on_event(self.pool, event, now)
         self._take_notices(now)
         return self._commands(now)
+
+    def _take_in_terms(self, event: SecretsChanged | BudgetStopsChanged) -> None:
+        """Hold back, and let go, who may begin by what has changed around them."""
+        if isinstance(event, SecretsChanged):
+            self.table.secrets_changed(event.known)
+            return
+        self.table.budgets_changed(event.stops)
+        for job_id in self.table.jobs.job_ids():
+            self.workloads.changed(job_id)
 
     def _confirm(self, asked: int | None) -> None:
         if asked is not None:

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
 
+from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
@@ -173,6 +174,11 @@ class EngineView:
     def released_at(self, container_id: str) -> float | None:
         """Return when a container comes to the queue, None where no time is set."""
         return self._engine.table.gates.due(container_id)
+
+    @property
+    def budget_stops(self) -> tuple[BudgetStop, ...]:
+        """Return the budgets that let nothing new begin."""
+        return self._engine.table.budget_stops
 
     # ---- the queue ---------------------------------------------------------------------------
 

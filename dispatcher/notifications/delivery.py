@@ -22,38 +22,12 @@ import msgspec
 from longshore.dispatcher.cost.anomalies import UnusualDay
 from longshore.dispatcher.cost.budgets import BudgetNotice
 from longshore.dispatcher.cost.money import in_dollars
+from longshore.dispatcher.domain.deliveries import Delivery, Notification
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.pool.backoff import doubled_s
 
 JITTER: Final = 0.25
 """By how much of itself a pause is longer at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
-    """One thing to be told, to whoever is told anything."""
-
-    #: Of letters, digits, `_` and `-`; the same for the same thing.
-    id: str
-    #: The JSON that is sent, as it is signed.
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """A notification for one receiver; what a restart needs to go on. Times since the epoch."""
-
-    notification: Notification
-    #: The name of the webhook.
-    webhook: str
-    queued_at: float
-    tries: int = 0
-    next_try_at: float = 0.0
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Return what no other delivery has."""
-        return self.webhook, self.notification.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

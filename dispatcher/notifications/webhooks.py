@@ -32,9 +32,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from longshore.dispatcher.config.hosts import address, is_loopback, is_public
 from longshore.dispatcher.config.model import NotificationsConfig
 from longshore.dispatcher.config.notifications import webhook_key
+from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.input.problems import member
 from longshore.dispatcher.notifications.delivery import (
-    Delivery,
     Pace,
     TryOutcome,
     after_try,

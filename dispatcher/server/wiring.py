@@ -10,7 +10,8 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -27,6 +28,7 @@ from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.config import unix_socket
+from longshore.dispatcher.config.budgets import budgets_of
 from longshore.dispatcher.config.loading import (
     Config,
     auth_mode,
@@ -37,14 +39,18 @@ from longshore.dispatcher.config.loading import (
 )
 from longshore.dispatcher.config.model import AuthMode
 from longshore.dispatcher.config.policies import policies_of
+from longshore.dispatcher.cost.money import usd_grains
 from longshore.dispatcher.domain.messages import Overloaded, Publication
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.notifications.kept import StoredDeliveries
+from longshore.dispatcher.notifications.webhooks import WebhookSender, targets_of
 from longshore.dispatcher.server.certificate import Certificate
 from longshore.dispatcher.server.clock import SteadyClock
+from longshore.dispatcher.service.budgets import BudgetSettings, stops_at_start
 from longshore.dispatcher.service.events import (
     Broker,
     ContainerNotifier,
@@ -110,8 +116,8 @@ class _Entry:
     certificate: Certificate | None
     issuer: Issuer | None
 
-    def watched(self) -> list[Watched]:
-        found = []
+    def watched(self, sender: WebhookSender) -> list[Watched]:
+        found = [Watched(kind=ProblemKind.NOTIFICATIONS, problem=sender.problem)]
         if self.certificate is not None:
             problem = self.certificate.problem
             found.append(Watched(kind=ProblemKind.CERTIFICATE, problem=problem))
@@ -182,14 +188,13 @@ class Server:
             publish=publish,
             inbox_limit=config.limits.inbox_events,
         )
-        view = runtime.view
+        view, inside = runtime.view, ContainerDoor(runtime.view, asyncio.get_running_loop())
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        inside = ContainerDoor(view, asyncio.get_running_loop())
         make_performer = partial(self._performer, vault=vault, inside=inside)
         performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
-        entry = self._entry(stack)
+        entry, sender = self._entry(stack), await self._sender(stack, store)
         metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
         services = make_services(
             runtime=runtime,
@@ -208,15 +213,16 @@ class Server:
             limits=config.limits,
             policies=policies_of(config),
             cost=config.cost,
-            watched=entry.watched(),
+            budgets=_budget_settings(config),
+            sender=sender,
+            watched=entry.watched(sender),
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types, entry=entry, inside=inside)
         self._run(stack, runtime, periodic, services)
-        stack.callback(watchers.notify_all)
-        stack.callback(broker.close)
+        stack.callback(_end_followers, watchers, broker)
 
     def _periodic(self, runtime: Runtime, services: Services, metrics: Metrics) -> PeriodicJobs:
         return PeriodicJobs(
@@ -252,6 +258,7 @@ class Server:
         self._begin(stack, periodic.run(), name="periodic jobs")
         self._begin(stack, services.health.watch(), name="health")
         self._begin(stack, services.costs.book_for_ever(), name="ledger")
+        self._begin(stack, services.budgets.look_for_ever(), name="budgets")
         self._begin(stack, services.secrets.follow_key_file(), name="key file")
         log.info(
             "serving",
@@ -273,6 +280,20 @@ class Server:
         stack.callback(logs.close)
         return logs
 
+    async def _sender(self, stack: contextlib.AsyncExitStack, store: Store) -> WebhookSender:
+        """Return what sends notifications, which goes on with those that are on their way."""
+        told = self._config.notifications
+        sender = WebhookSender(
+            targets_of(told),
+            told.hosts,
+            kept=StoredDeliveries(store),
+            now=self._clock.now,
+            chance=random.SystemRandom().random,
+        )
+        stack.push_async_callback(sender.close)
+        await sender.start()
+        return sender
+
     async def _engine(
         self, vault: Vault, instance_set: InstanceSet, types: dict[str, InstanceType]
     ) -> Engine:
@@ -280,6 +301,9 @@ class Server:
         groups = instance_set if isinstance(instance_set, QuotaGroups) else None
         began = time.monotonic()
         recovered = await asyncio.to_thread(store.recover)
+        settings = _budget_settings(self._config)
+        stops = await asyncio.to_thread(stops_at_start, store, settings, self._clock.now())
+        recovered = replace(recovered, budget_stops=stops)
         engine = Engine(
             cluster=self._config.cluster,
             types=types,
@@ -516,6 +540,22 @@ def _call_soon(
 ) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
         loop.call_soon_threadsafe(function, argument)
+
+
+def _end_followers(watchers: ContainerNotifier, broker: Broker) -> None:
+    """Let nobody wait for news any more."""
+    broker.close()
+    watchers.notify_all()
+
+
+def _budget_settings(config: Config) -> BudgetSettings:
+    """Return what is looked at of what is spent."""
+    unusual_usd = config.notifications.unusual_day_usd
+    return BudgetSettings(
+        budgets=budgets_of(config),
+        labels=frozenset(config.cost.labels),
+        unusual_day_grains=None if unusual_usd is None else usd_grains(Decimal(repr(unusual_usd))),
+    )
 
 
 def _power_off_command(instance_set: InstanceSet) -> str:

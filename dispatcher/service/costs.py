@@ -31,7 +31,14 @@ from longshore.dispatcher.cost.rollups import (
     lines_between,
 )
 from longshore.dispatcher.cost.spent import direct_grains
-from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, CostLine, PriceSource, Total
+from longshore.dispatcher.domain.ledger import (
+    GROUP_FIELDS,
+    MS_PER_HOUR,
+    BookedHour,
+    CostLine,
+    PriceSource,
+    Total,
+)
 from longshore.dispatcher.domain.messages import SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
 from longshore.dispatcher.domain.queries import LedgerSums
@@ -95,8 +102,9 @@ class CostService:
     def _report(self, question: CostQuestion, caller: Principal, now: float) -> CostReport:
         seen = seen_by(caller)
         needed = fields_for(question.by, idle=question.idle, seen=seen, only=question.only)
-        sums = self._store.ledger.sums(question.steps, needed)
-        steps = self._with_the_rest(question.steps, sums, needed, now)
+        steps, sums = totals_until(
+            self._store, question.steps, now, labels=self.labels, needed=needed
+        )
         rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
         unpriced_ms = sum(
             total.quantity_ms
@@ -119,29 +127,6 @@ class CostService:
             return None
         found = self._store.ledger.successes(question.steps)
         return successes_of(found, question.by, seen=seen, only=question.only)
-
-    def _with_the_rest(
-        self,
-        steps: Sequence[tuple[int, int]],
-        sums: LedgerSums,
-        needed: Collection[str],
-        now: float,
-    ) -> list[Totals]:
-        """Return the sums of each step, with what is not booked yet."""
-        now_ms = round(now * 1000)
-        first = max(sums.booked_until, min((start for start, _ in steps), default=0))
-        last = min(now_ms // MS_PER_HOUR + 1, max((until for _, until in steps), default=0))
-        lines = lines_between(sums.facts, from_hour=first, until_hour=last, now_ms=now_ms)
-        rest = add_up(lines, self.labels)
-        found: list[Totals] = []
-        for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
-            totals = dict(booked)
-            for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
-                for whole, total in rest[hour].items():
-                    group = whole.but_for(needed)
-                    totals[group] = totals.get(group, Total()).plus(total)
-            found.append(totals)
-        return found
 
     # ---- booking -------------------------------------------------------------------------------
 
@@ -204,3 +189,32 @@ def seen_by(caller: Principal) -> Seen:
             return Seen(user=caller.user, user_projects=frozenset(caller.projects))
         case Role.METRICS:
             return Seen()
+
+
+def totals_until(
+    store: Store,
+    steps: Sequence[tuple[int, int]],
+    now: float,
+    *,
+    labels: Collection[str],
+    needed: Collection[str] = GROUP_FIELDS,
+) -> tuple[list[Totals], LedgerSums]:
+    """Return the sums of each step with what is not booked yet, up to `now`, and of what is booked.
+
+    `steps` are hours since the epoch [from, until); `labels` are the keys of labels that are kept
+    apart, and `needed` the fields of groups. It blocks, and raises `StoreBusy`.
+    """
+    sums, now_ms = store.ledger.sums(steps, needed), round(now * 1000)
+    first = max(sums.booked_until, min((start for start, _ in steps), default=0))
+    last = min(now_ms // MS_PER_HOUR + 1, max((until for _, until in steps), default=0))
+    lines = lines_between(sums.facts, from_hour=first, until_hour=last, now_ms=now_ms)
+    rest = add_up(lines, labels)
+    found: list[Totals] = []
+    for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
+        totals = dict(booked)
+        for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
+            for whole, total in rest[hour].items():
+                group = whole.but_for(needed)
+                totals[group] = totals.get(group, Total()).plus(total)
+        found.append(totals)
+    return found, sums

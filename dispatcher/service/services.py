@@ -14,6 +14,7 @@ from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
+from longshore.dispatcher.service.budgets import BudgetService, BudgetSettings
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
@@ -25,12 +26,14 @@ from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.spent import SpentService
+from longshore.dispatcher.service.telling import Sender, Teller
 from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import Vault
 from longshore.drivers.interface import InstanceType
 
 DEFAULT_COST = CostConfig()
+NO_BUDGETS = BudgetSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,7 @@ class Services:
     efficiency: EfficiencyService
     estimates: EstimateService
     spent: SpentService
+    budgets: BudgetService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -71,6 +75,8 @@ def make_services(
     limits: LimitsConfig,
     policies: Policies = NO_POLICIES,
     cost: CostConfig = DEFAULT_COST,
+    budgets: BudgetSettings = NO_BUDGETS,
+    sender: Sender | None = None,
     leftovers: Leftovers = no_leftovers,
     watched: Sequence[Watched] = (),
 ) -> Services:
@@ -80,16 +86,11 @@ def make_services(
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
     `engine` is what instances are to run containers with, and `limits` bound what may wait.
     `vault` has the secrets, and the store; `watched` is what else may go wrong, `cost` how cost is
-    told.
+    told, `budgets` what is looked at of it; `sender` is None where there are no webhooks.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
-        runtime=runtime,
-        vault=vault,
-        types=types,
-        engine=engine,
-        limits=limits,
-        policies=policies,
+        runtime=runtime, vault=vault, types=types, engine=engine, limits=limits, policies=policies
     )
     health = HealthService(runtime=runtime, vault=vault, logs=logs, now=now, watched=watched)
 
@@ -116,6 +117,7 @@ def make_services(
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
+        budgets=_budgets(runtime, store, Teller(store, broker, sender, now), budgets, now),
         efficiency=EfficiencyService(view=view, store=store, now=now),
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
@@ -123,6 +125,16 @@ def make_services(
             now(), problems=health.problems(), vitals=health.vitals()
         ),
     )
+
+
+def _budgets(
+    runtime: Runtime,
+    store: Store,
+    teller: Teller,
+    settings: BudgetSettings,
+    now: Callable[[], float],
+) -> BudgetService:
+    return BudgetService(runtime=runtime, store=store, teller=teller, settings=settings, now=now)
 
 
 def _instances(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from longshore.dispatcher.domain.budgets import BudgetStop, first_stop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
@@ -19,9 +20,11 @@ from longshore.dispatcher.domain.containers import (
     Reason,
     SchedulerSettings,
     StopReason,
+    WaitReason,
 )
 from longshore.dispatcher.domain.feasibility import given_on
 from longshore.dispatcher.domain.jobs import JobType
+from longshore.dispatcher.domain.ledger import Account
 from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
@@ -153,6 +156,8 @@ class ContainerTable:
         #: Which secrets could be given to who starts now.
         self.known_secrets = secrets
         self._given_secrets: set[str] = set()
+        #: The budgets that let nothing new begin.
+        self.budget_stops: tuple[BudgetStop, ...] = ()
         #: Those of which nobody has heard yet that they have ended.
         self.finished: list[Container] = []
         #: When which running attempt has run for long enough.
@@ -183,6 +188,7 @@ class ContainerTable:
         if has_secrets(container):
             self._given_secrets.add(container.id)
             self._gate_by_secrets(container)
+        self._gate_by_budgets(container)
         if not container.has_open_attempt:
             due = restart_due(container) if container.attempts else container.spec.not_before
             elastic = self.jobs.type_of(container.job_id) is JobType.ELASTIC  # its job says when
@@ -296,6 +302,35 @@ class ContainerTable:
             self.gates.unblock(container.id, Gate.SECRETS)
         else:
             self.gates.block(container.id, Gate.SECRETS)
+
+    def budgets_changed(self, stops: tuple[BudgetStop, ...]) -> None:
+        """Hold back whose budget is spent, and let those go who were held; what runs goes on."""
+        self.budget_stops = stops
+        for container_id in sorted(self.containers):
+            container = self.containers[container_id]
+            before = self.gates.blocks(container_id)
+            self._gate_by_budgets(container)
+            if self.gates.blocks(container_id) != before and not container.has_open_attempt:
+                # A claim of one that does not wait any more is given up by the next pass.
+                self.wait(container, latest(container))
+
+    def budget_stop(
+        self, project: str, user: str, labels: tuple[tuple[str, str], ...]
+    ) -> BudgetStop | None:
+        """Return the budget that lets nothing new of somebody begin, None for none."""
+        account = Account(project=project, user=user, labels=labels)
+        return first_stop(account, self.budget_stops)
+
+    def why_over_budget(self, container: Container) -> WaitReason | None:
+        """Return why a container waits for its budget, None where that is not spent."""
+        stop = self.budget_stop(container.project, container.user, container.spec.labels)
+        return None if stop is None else stop.reason
+
+    def _gate_by_budgets(self, container: Container) -> None:
+        if self.why_over_budget(container) is None:
+            self.gates.unblock(container.id, Gate.BUDGET)
+        else:
+            self.gates.block(container.id, Gate.BUDGET)
 
     def process_gone(self, container_id: str, attempt_id: str, now: float) -> None:
         """Note that the process of an earlier attempt has ended, or its instance is gone."""

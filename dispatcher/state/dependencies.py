@@ -5,7 +5,7 @@ is the graph: for each waiting container the nodes that it still needs, and back
 each container that waits for such a thing out of the queue, by a gate: `AFTER` for nodes,
 `MAX_RUNNING` for a turn among the elements of its array, `JOB_HELD` for its job, and
 `OWN_SCHEDULER` if a scheduler of its own places it. The container table adds `SECRETS` for one
-whose secrets cannot be had.
+whose secrets cannot be had, and `BUDGET` for one whose budget is spent.
 
 How an end is passed on, in `propagate`, once for each event of the engine:
 
@@ -370,6 +370,8 @@ class Workflow:
             return self._full_window_reason(container)
         if Gate.SECRETS in block:
             return why_withheld(container, self._table.known_secrets)
+        if Gate.BUDGET in block:
+            return self._table.why_over_budget(container)
         return None
 
 

@@ -89,6 +89,8 @@ class Gate(Flag):
     OWN_SCHEDULER = auto()
     #: A secret that it is given is not there, or cannot be decrypted.
     SECRETS = auto()
+    #: A budget that it counts against is spent.
+    BUDGET = auto()
 
 
 class SchedulingGates:

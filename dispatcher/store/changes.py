@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
+    ForgetDelivery,
     InsertContainers,
     InsertToken,
     NoteTokenUse,
@@ -22,7 +23,9 @@ from longshore.dispatcher.domain.messages import (
     SaveAudit,
     SaveBill,
     SaveBookedHour,
+    SaveBudget,
     SaveContainer,
+    SaveDelivery,
     SaveInstance,
     SaveInterval,
     SaveJob,
@@ -30,8 +33,16 @@ from longshore.dispatcher.domain.messages import (
     SaveSecrets,
     SaveSpec,
     SaveToken,
+    SaveUnusualDay,
 )
-from longshore.dispatcher.store import access_records, codec, ledger_records, sqlite, tables
+from longshore.dispatcher.store import (
+    access_records,
+    budget_records,
+    codec,
+    ledger_records,
+    sqlite,
+    tables,
+)
 from longshore.dispatcher.store.errors import NoSuchContainer
 from longshore.dispatcher.store.idempotency import claim_key
 from longshore.dispatcher.store.job_changes import (
@@ -84,6 +95,7 @@ _Saving = (
     | SaveBill
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
+_OfMoney = SaveBookedHour | SaveBudget | SaveUnusualDay | SaveDelivery | ForgetDelivery
 _Single = (
     InsertContainers
     | RequestCancel
@@ -92,8 +104,8 @@ _Single = (
     | JobChange
     | SaveSecrets
     | RemoveSecret
-    | SaveBookedHour
     | _OfAccess
+    | _OfMoney
 )
 
 
@@ -122,6 +134,9 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
     if isinstance(change, _OfAccess):
         _apply_of_access(connection, change, now)
         return
+    if isinstance(change, _OfMoney):
+        _apply_of_money(connection, change)
+        return
     match change:
         case InsertContainers():
             _insert_containers(connection, change, now)
@@ -137,8 +152,6 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         case RemoveSecret():
             named = {"of_project": change.project, "called": change.name}
             connection.execute(_DELETE_SECRET, named)
-        case SaveBookedHour():
-            ledger_records.save_booked_hour(connection, change.booked)
         case _:
             assert_never(change)
 
@@ -165,6 +178,22 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
         case SaveAudit():
             values = access_records.audit_values(change.entry)
             connection.execute(access_records.SAVE_AUDIT, values)
+        case _:
+            assert_never(change)
+
+
+def _apply_of_money(connection: Connection, change: _OfMoney) -> None:
+    match change:
+        case SaveBookedHour():
+            ledger_records.save_booked_hour(connection, change.booked)
+        case SaveBudget():
+            budget_records.save_budget(connection, change)
+        case SaveUnusualDay():
+            budget_records.save_unusual_day(connection, change)
+        case SaveDelivery():
+            budget_records.save_delivery(connection, change.delivery)
+        case ForgetDelivery():
+            budget_records.forget_delivery(connection, change)
         case _:
             assert_never(change)
 

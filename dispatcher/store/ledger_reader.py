@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
+from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.domain.queries import (
     JobCosts,
@@ -21,6 +22,11 @@ from longshore.dispatcher.domain.queries import (
     Successes,
 )
 from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs, spent_records
+from longshore.dispatcher.store.budget_records import (
+    BudgetRecords,
+    fetch_budgets,
+    fetch_deliveries,
+)
 
 
 class LedgerReader:
@@ -58,6 +64,16 @@ class LedgerReader:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
             return ledger_records.fetch_facts(connection, from_hour, until_hour)
+
+    def budgets(self) -> BudgetRecords:
+        """Return all that is kept of budgets."""
+        with self._snapshot() as connection:
+            return fetch_budgets(connection)
+
+    def deliveries(self) -> Sequence[Delivery]:
+        """Return the notifications that are on their way, the first queued first."""
+        with self._snapshot() as connection:
+            return fetch_deliveries(connection)
 
     def sums(self, spans: Sequence[tuple[int, int]], needed: Collection[str]) -> LedgerSums:
         """Return what is booked in spans of hours [from, until), and the facts of the rest.

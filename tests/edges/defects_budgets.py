@@ -7,6 +7,7 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 
 _BUDGETS = "dispatcher/cost/budgets.py"
+_STOPS = "dispatcher/domain/budgets.py"
 _FORECAST = "dispatcher/cost/forecast.py"
 _UNUSUAL = "dispatcher/cost/anomalies.py"
 _HOOKS = "dispatcher/notifications/webhooks.py"
@@ -101,9 +102,9 @@ BUDGETS: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="budgets_stop_in_the_order_of_the_file",
         guard="Of several budgets that stop the first by name counts",
-        file=_BUDGETS,
-        old="    matching = sorted(each.name for each in budgets",
-        new="    matching = list(each.name for each in budgets",
+        file=_STOPS,
+        old="    return min(matching, key=lambda each: each.budget, default=None)",
+        new="    return next(iter(matching), None)",
         test=f"{_STORIES}::test_of_several_budgets_that_stop_the_first_by_name_counts",
     ),
     EdgeDefect(

@@ -9,6 +9,7 @@ from tests.edges.defect import EdgeDefect
 from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
 from tests.edges.defects_billing import BILLING
+from tests.edges.defects_budget_stops import BUDGET_STOPS
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_files import COST_FILES
@@ -27,6 +28,7 @@ DEFECTS: Final = (
         *ACCESS,
         *API,
         *BILLING,
+        *BUDGET_STOPS,
         *BUDGETS,
         *CLIENT,
         *COST_FILES,

@@ -52,7 +52,7 @@ from longshore.dispatcher.service.events import (
     ContainerNotifier,
     publish_event,
 )
-from longshore.dispatcher.service.services import Services, make_services
+from longshore.dispatcher.service.services import NO_BUDGETS, Services, make_services
 from longshore.dispatcher.store.paging import PAGE_LIMIT
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import open_vault
@@ -130,6 +130,7 @@ class ApiRig(MadeUpCloud):
         self.attempts: dict[str, Attempt] = {}
         self.launches: dict[str, Launch] = {}
         self.policies = NO_POLICIES
+        self.budgets = NO_BUDGETS
         self.leftovers: LeftoverReport = NO_LEFTOVERS
         self.silent |= {CreateInstance, StartAttempt}
         self._limits = limits or LimitsConfig()
@@ -171,6 +172,7 @@ class ApiRig(MadeUpCloud):
             heard_at=self.heard_at,
             limits=self._limits,
             policies=self.policies,
+            budgets=self.budgets,
             leftovers=lambda: self.leftovers,
         )
         running = asyncio.create_task(self.runtime.run())

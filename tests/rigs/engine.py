@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import Container, SchedulerSettings
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import (
@@ -75,6 +76,7 @@ class Rig(MadeUpCloud, RigStore):
         RigStore.__init__(self)
         self.store, self.store_since = store, store_since
         self.store_accepted = False
+        self.budget_stops: tuple[BudgetStop, ...] = ()
         self.quota_groups = dict(quota_groups or {})
         self.types = {type_.name: type_ for type_ in types or (make_type(1),)}
         self.pool_settings = pool or PoolSettings()
@@ -92,7 +94,7 @@ class Rig(MadeUpCloud, RigStore):
             types=self.types,
             pool_settings=self.pool_settings,
             settings=self.settings,
-            recovered=recovered,
+            recovered=replace(recovered, budget_stops=self.budget_stops),
             new_token=lambda: f"token-{next(self._numbers)}",
             new_secret=lambda: "secret",
             new_container=lambda: made_container(next(self._container_numbers)),

@@ -14,9 +14,11 @@ from longshore.dispatcher.domain.messages import Change
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
+from longshore.dispatcher.service.budgets import BudgetSettings
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import Watched
-from longshore.dispatcher.service.services import Services, make_services
+from longshore.dispatcher.service.services import NO_BUDGETS, Services, make_services
+from longshore.dispatcher.service.telling import Sender
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import open_vault
 from longshore.pool.messages import CreateInstance
@@ -75,6 +77,8 @@ def services_with(
     limits: LimitsConfig | None = None,
     engine: EngineName = EngineName.AUTO,
     watched: Sequence[Watched] = (),
+    budgets: BudgetSettings = NO_BUDGETS,
+    sender: Sender | None = None,
 ) -> Services:
     """Return the services of an engine that is run, or not; ids count from 0."""
     numbers = iter(range(100_000))
@@ -93,16 +97,26 @@ def services_with(
         engine=engine,
         limits=limits or LimitsConfig(),
         watched=watched,
+        budgets=budgets,
+        sender=sender,
     )
 
 
 @asynccontextmanager
 async def services_over(
-    rig: Rig, store: Store, tmp_path: Path, *, limits: LimitsConfig | None = None
+    rig: Rig,
+    store: Store,
+    tmp_path: Path,
+    *,
+    limits: LimitsConfig | None = None,
+    budgets: BudgetSettings = NO_BUDGETS,
+    sender: Sender | None = None,
 ) -> AsyncIterator[Services]:
     """Serve the engine of a rig, whose commands nobody carries out; ids count from 0."""
     runtime = runtime_over(rig, store)
     running = asyncio.create_task(runtime.run())
-    yield services_with(runtime, rig, store, tmp_path, limits=limits)
+    yield services_with(
+        runtime, rig, store, tmp_path, limits=limits, budgets=budgets, sender=sender
+    )
     runtime.stop()
     await running

@@ -143,6 +143,7 @@ def cases(ids: dict[str, str]) -> Cases:
         "whoami": ((), {}, "CallerAnswer"),
         "cost": ((), {"by": ["project"], "step": "day"}, "list"),
         "audit": ((), {"user": "grace"}, "list"),
+        "budgets": ((), {}, "BudgetsAnswer"),
         "efficiency": ((), {"user": "grace", "since": "2026-01-01T00:00:00Z"}, "EfficiencyAnswer"),
         "live": ((), {}, "LiveAnswer"),
         "ready": ((), {}, "ReadyAnswer"),

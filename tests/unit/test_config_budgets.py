@@ -17,8 +17,9 @@ from longshore.dispatcher.config.hosts import is_public
 from longshore.dispatcher.config.loading import load_config, plain
 from longshore.dispatcher.config.model import Config, WebhookConfig
 from longshore.dispatcher.config.notifications import webhook_key
-from longshore.dispatcher.cost.budgets import BudgetScope, CostBudget, Included, StopRule
+from longshore.dispatcher.cost.budgets import CostBudget, Included, StopRule
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.domain.budgets import BudgetScope
 from longshore.dispatcher.domain.periods import PeriodKind
 from longshore.drivers.errors import ConfigError
 
@@ -67,6 +68,11 @@ def to(url: str, *hosts: str) -> dict[str, Any]:
         ({"project": ""}, "budgets.b", "is nobody's: give one of project, user and label"),
         ({"user": "ann"}, "budgets.b", "has project and user: give one of"),
         ({"project": "", "label": "team"}, "budgets.b.label", "must be KEY=VALUE"),
+        (
+            {"project": "", "label": "team=a"},
+            "budgets.b.label",
+            'is not kept apart by the ledger: add "team" to cost.labels',
+        ),
         ({"limit": 0}, "budgets.b.limit", "must be more than 0"),
         ({"limit": "much"}, "budgets.b.limit", "must be a number"),
         ({"tz": "Mars/Base"}, "budgets.b.tz", "there is no time zone 'Mars/Base'"),
@@ -110,7 +116,8 @@ def test_budgets_become_what_the_core_knows_by_name(tmp_path: Path) -> None:
                     "stop": "new",
                 },
                 "team": {"label": "team=a=b", "limit": 1},
-            }
+            },
+            "cost": {"labels": ["team"]},
         },
     )
     ann, team, vision = budgets_of(config)

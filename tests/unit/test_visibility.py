@@ -14,12 +14,16 @@ import pytest
 
 from longshore.dispatcher.api.routes.events import without_others
 from longshore.dispatcher.config.model import AuthMode
+from longshore.dispatcher.cost.budgets import BudgetUse, CostBudget, judge_budget
+from longshore.dispatcher.domain.budgets import BudgetScope
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.domain.messages import Change, SaveAttempt, SaveJob
+from longshore.dispatcher.domain.periods import PeriodKind
 from longshore.dispatcher.domain.principals import Door, Principal, Role
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedStep
+from longshore.dispatcher.service.telling import told_of_budget
 from longshore.dispatcher.service.tokens import NewToken, TokenService
 from longshore.dispatcher.service.visibility import (
     shown_container,
@@ -122,6 +126,41 @@ async def test_events_are_those_of_ones_projects() -> None:
     assert b"the-end" in read
     assert b"not-for-ann" not in read
     assert b"event: gap" not in read
+
+
+def budget_step(scope: str, whose: str) -> dict[str, object]:
+    budget = CostBudget(
+        name="b",
+        scope=BudgetScope(scope),
+        whose=whose,
+        limit_grains=10**15,
+        period=PeriodKind.MONTH,
+    )
+    spent = BudgetUse(spent_grains=6 * 10**14)
+    (notice,) = judge_budget(budget, spent, 0.0, None).notices
+    return told_of_budget(budget, notice, 0.0).data
+
+
+async def test_events_of_budgets_are_for_whom_they_concern() -> None:
+    rig = ApiRig()
+    async with rig.served() as services:
+        doors = doors_of(services, mode=AuthMode.REQUIRED, now=lambda: rig.now)
+        async with serving(services, doors=doors) as (url, _), aiohttp.ClientSession() as session:
+            ann = await token_of(services.tokens, "a")
+            reading = asyncio.create_task(read_until(session, url, ann, b"the-end"))
+            async with asyncio.timeout(20):
+                while not reading.done():
+                    for scope, whose, name in (
+                        ("project", "b", "not-for-ann"),
+                        ("label", "user=user of a", "not-for-ann"),
+                        ("user", "user of a", "her-own"),
+                        ("project", "a", "the-end"),
+                    ):
+                        services.events.publish("budget", name, budget_step(scope, whose))
+                    await asyncio.sleep(0.05)
+            read = await reading
+    assert b"her-own" in read
+    assert b"not-for-ann" not in read
 
 
 async def test_why_one_waits_names_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,18 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longshore.dispatcher.cost.anomalies import UnusualDay
-from longshore.dispatcher.cost.budgets import (
-    BudgetScope,
-    BudgetUse,
-    CostBudget,
-    StopRule,
-    judge_budget,
-)
+from longshore.dispatcher.cost.budgets import BudgetUse, CostBudget, StopRule, judge_budget
 from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.domain.budgets import BudgetScope
+from longshore.dispatcher.domain.deliveries import Delivery, Notification
 from longshore.dispatcher.domain.periods import PeriodKind
 from longshore.dispatcher.notifications.delivery import (
-    Delivery,
-    Notification,
     Pace,
     TryOutcome,
     after_try,

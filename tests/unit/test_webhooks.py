@@ -13,14 +13,9 @@ import pytest
 import trustme
 
 from longshore.dispatcher.config.model import NotificationsConfig, WebhookConfig
+from longshore.dispatcher.domain.deliveries import Delivery, Notification
 from longshore.dispatcher.notifications import webhooks
-from longshore.dispatcher.notifications.delivery import (
-    Delivery,
-    Notification,
-    Pace,
-    deliveries_of,
-    headers_of,
-)
+from longshore.dispatcher.notifications.delivery import Pace, deliveries_of, headers_of
 from longshore.dispatcher.notifications.webhooks import (
     NotAllowed,
     WebhookSender,

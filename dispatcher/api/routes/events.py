@@ -22,8 +22,10 @@ from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.schemas.containers import EventAnswer, StreamNotice
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.domain.budgets import BudgetScope
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.views import ServerEvent
+from longshore.dispatcher.service.budgets import concerns
 from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.service.visibility import ProjectOf, shown_sentence
 from longshore.drivers.errors import InvalidRequest
@@ -190,6 +192,10 @@ class EventStream:
         """Return an event as this subscriber gets it, nothing of what it does not see."""
         if self._caller.is_admin:
             return self._encoder.encoded(event)
+        if event.kind == "budget":
+            data = event.data
+            seen = concerns(BudgetScope(data["scope"]), str(data["whose"]), self._caller)
+            return self._encoder.encoded(event) if seen else b""
         if not self._caller.sees(str(event.data.get("project", ""))):
             return b""
         shown = without_others(event.data, self._caller, self._project_of)

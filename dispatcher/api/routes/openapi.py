@@ -17,6 +17,7 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.problems import Handler
 from longshore.dispatcher.api.routes.callers import Access
+from longshore.dispatcher.api.schemas.budgets import BudgetEvent, UnusualDayEvent
 from longshore.dispatcher.api.schemas.containers import ProblemDetails
 from longshore.dispatcher.api.validate.parameters import (
     CURSOR_MAX_CHARACTERS,
@@ -92,6 +93,7 @@ _TAGS: Mapping[str, str] = {
     "tokens": "Who is let in, for admins.",
     "whoami": "Who one is to the server.",
     "cost": "What was spent, by whom, for what and when.",
+    "budgets": "What may be spent, and how much of it is.",
     "audit": "Who was to change what, for admins.",
     "efficiency": "What work asks for against what it really takes.",
     "events": "What happens, as it happens.",
@@ -207,7 +209,7 @@ class Route:
 def openapi_document(routes: Sequence[Route], *, version: str) -> bytes:
     """Return the OpenAPI 3.1 document of `routes` as JSON."""
     types = [kind for route in routes for kind in (*route.request, *route.answer)]
-    by_type, components = _schemas((*types, ProblemDetails))
+    by_type, components = _schemas((*types, ProblemDetails, BudgetEvent, UnusualDayEvent))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type)
@@ -273,7 +275,7 @@ def _tell_events(components: dict[str, Any]) -> None:
         "properties": {k: v for k, v in container["properties"].items() if k not in _NOT_TOLD},
         "required": [name for name in container["required"] if name not in _NOT_TOLD],
     }
-    told = ("ContainerEvent", "JobAnswer", "InstanceAnswer")
+    told = ("ContainerEvent", "JobAnswer", "InstanceAnswer", "BudgetEvent", "UnusualDayEvent")
     of = [{"$ref": _REFERENCE.format(name=name)} for name in told]
     components["EventAnswer"]["properties"]["data"] = {"anyOf": of}
 

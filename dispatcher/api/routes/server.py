@@ -121,7 +121,7 @@ def server_routes(server: ServerRoutes) -> list[Route]:
             "in between are no longer kept, or the server began anew, a `gap` comes "
             "first: list again what you need to know. Before the server stops it says "
             "`stopped`. The data of `container`, `job` and `instance` events is that of"
-            " their answers.",
+            " their answers; `budget` and `unusual_day` events tell of what was spent.",
             answer=(EventAnswer, StreamNotice),
             media_type="text/event-stream",
             headers=("Last-Event-ID",),

@@ -35,6 +35,7 @@ COMMANDS = {
     "instances": "longshore.dispatcher.cli.commands.instances:instances",
     "instance": "longshore.dispatcher.cli.commands.instances:instance",
     "cost": "longshore.dispatcher.cli.commands.cost:cost",
+    "budgets": "longshore.dispatcher.cli.commands.budgets:budgets",
     "health": "longshore.dispatcher.cli.commands.health:health",
     "leaks": "longshore.dispatcher.cli.commands.leaks:leaks",
     "strays": "longshore.dispatcher.cli.commands.strays:strays",

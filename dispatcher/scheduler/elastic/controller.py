@@ -358,4 +358,5 @@ class ElasticScheduler:
                     raise BugError(f"{live.job.id}: the container of {key} has ended for good")
 
     def _is_held(self, container: Container) -> bool:
-        return Gate.JOB_HELD in self._table.gates.blocks(container.id)
+        holding = Gate.JOB_HELD | Gate.BUDGET
+        return bool(holding & self._table.gates.blocks(container.id))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
@@ -42,6 +43,10 @@ class JobPort(Protocol):
 
     def type_of(self, job_id: str) -> JobType | None:
         """Return the type of a job, None for one that has ended."""
+        ...
+
+    def is_held(self, job_id: str) -> bool:
+        """Return whether a job is held."""
         ...
 
     def size_of(self, container: Container) -> int | None:
@@ -146,6 +151,12 @@ class ContainerPort(Protocol):
 
     def of_attempt(self, attempt_id: str) -> tuple[Container, Attempt] | None:
         """Return an open attempt with its container, None for all others."""
+        ...
+
+    def budget_stop(
+        self, project: str, user: str, labels: tuple[tuple[str, str], ...]
+    ) -> BudgetStop | None:
+        """Return the budget that lets nothing new of somebody begin, None for none."""
         ...
 
     def make(self, container: Container, *, held: bool) -> None:

@@ -154,7 +154,7 @@ class SystemApplier:
             task=task.name,
             pinned_to=instance_id,
         )
-        self._table.make(container, held=job.held)
+        self._table.make(container, held=self._table.jobs.is_held(job.id))
         self.know(container)
         return container
 

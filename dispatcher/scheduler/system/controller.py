@@ -9,6 +9,7 @@ instances of which something changed, and at all of them when a job did or a del
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
@@ -151,12 +152,8 @@ class SystemScheduler:
     def _live_jobs(self) -> list[Job]:
         """Return the jobs that want something, as they are now."""
         registry = self._table.jobs
-        found = (registry.job(job_id) for job_id in sorted(self._jobs))
-        return [
-            job
-            for job in found
-            if job is not None and not is_held(job) and not registry.is_concluded(job.id)
-        ]
+        found = [self._job(job_id) for job_id in sorted(self._jobs) if job_id in registry]
+        return [job for job in found if not is_held(job) and not registry.is_concluded(job.id)]
 
     def next_due(self) -> float | None:
         """Return when something is due that no event tells of, None for never."""
@@ -449,8 +446,10 @@ class SystemScheduler:
         )
 
     def _job(self, job_id: str) -> Job:
-        """Return one of its jobs as it is now."""
-        return self._table.jobs.job(job_id) or self._jobs[job_id]
+        """Return one of its jobs as it is now; one whose budget is spent is as if it were held."""
+        job = self._table.jobs.job(job_id) or self._jobs[job_id]
+        stop = self._table.budget_stop(job.project, job.user, job.tasks[0].spec.labels)
+        return job if stop is None else replace(job, held=True)
 
     def _planned(self, job_id: str) -> PerInstanceJob:
         stopped = self._table.jobs.is_concluded(job_id)
