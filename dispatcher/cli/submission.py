@@ -12,8 +12,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import click
+
+from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
-from longshore.dispatcher.cli.file_lines import Source
+from longshore.dispatcher.cli.file_lines import Source, located
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _ONLY_OF_JOBS = frozenset({"tasks", "type", "periodic", "parameterized"})
@@ -230,3 +233,30 @@ def _unreadable(name: str, why: str) -> CommandFailure:
         remedy="It must hold one job, one container or a list of containers, as YAML or JSON",
         exit_code=USAGE,
     )
+
+
+def sources_of(
+    files: tuple[str, ...], command: tuple[str, ...], described: dict[str, Any]
+) -> list[Source]:
+    """Return the files, read; raises `UsageError` unless there are files or options alone."""
+    given = sorted(name for name, value in described.items() if value not in (None, (), ""))
+    if files and (command or given):
+        what = f"--{given[0].replace('_', '-')}" if given else "a command"
+        raise click.UsageError(f"-f and {what} cannot be combined: write it into the file.")
+    if not files and not command and not described["image"]:
+        raise click.UsageError("Nothing to run: give '-- CMD...', '--image IMAGE' or '-f FILE'.")
+    return read_sources(files)
+
+
+def send(
+    client: CommandClient, body: object, sources: Sequence[Source], idempotency_key: str
+) -> Any:
+    """Submit a job or containers; return the answer.
+
+    Raises `CommandFailure` for what the server refuses, with the line of the file.
+    """
+    path = "/v1/jobs" if is_job_body(body) else "/v1/containers"
+    try:
+        return client.send("POST", path, body, idempotency_key=idempotency_key)
+    except CommandFailure as failure:
+        raise located(failure, sources) from failure

@@ -59,7 +59,7 @@ class PastRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
+class TimeBound:
     """What one container can come to at most, by its time limit."""
 
     time_limit_s: float
@@ -70,7 +70,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoCeiling:
+class Unbounded:
     """Why nothing bounds what a container comes to, in a sentence that names the remedy."""
 
     why: str
@@ -83,7 +83,7 @@ class Work:
     name: str
     number: int
     past: PastRuns
-    bound: Ceiling | NoCeiling
+    bound: TimeBound | Unbounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +121,20 @@ CostEstimate = FromRuns | AtMost | Unknown
 """What work may come to."""
 
 
-def estimate(parts: Sequence[Work], now: float) -> CostEstimate:
+def estimated_cost(parts: Sequence[Work], now: float) -> CostEstimate:
     """Return what the containers of `parts` come to together; `now` is in seconds."""
     there = [part for part in parts if part.number]
     if not there:
         return Unknown(why="nobody knows how many containers it will have")
     told = [part for part in there if len(part.past.costs_usd) >= ENOUGH_RUNS]
-    ceilings: list[tuple[int, Ceiling]] = []
+    ceilings: list[tuple[int, TimeBound]] = []
     for part in there:
         match part.bound:
             case _ if len(part.past.costs_usd) >= ENOUGH_RUNS:
                 pass
-            case Ceiling():
+            case TimeBound():
                 ceilings.append((part.number, part.bound))
-            case NoCeiling():
+            case Unbounded():
                 return Unknown(why=_of_task(part, part.bound.why))
             case unknown:
                 assert_never(unknown)
@@ -211,7 +211,7 @@ def _mean(costs: Sequence[Decimal]) -> Decimal:
     return sum(costs, Decimal(0)) / len(costs)
 
 
-def _usd(bound: Ceiling) -> Decimal:
+def _usd(bound: TimeBound) -> Decimal:
     hours = Decimal(str(bound.time_limit_s)) / _HOUR_S
     return hours * bound.attempts * bound.usd_per_hour
 

@@ -1,4 +1,7 @@
-"""What attempts have cost up to now: their own lines, reckoned from the facts; pure."""
+"""What attempts have cost up to now: their own lines, reckoned from the facts; pure.
+
+Stands alone: rollups add up by group, and have no attempts.
+"""
 
 from __future__ import annotations
 

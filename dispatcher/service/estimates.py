@@ -13,14 +13,14 @@ from typing import assert_never
 from longshore.dispatcher.cost.estimate import (
     ENOUGH_RUNS,
     HISTORY_S,
-    Ceiling,
     CostEstimate,
-    NoCeiling,
     PastRuns,
+    TimeBound,
+    Unbounded,
     Unknown,
     Work,
     WorkKind,
-    estimate,
+    estimated_cost,
 )
 from longshore.dispatcher.domain.containers import ContainerSpec
 from longshore.dispatcher.domain.jobs import JobTask, JobType
@@ -69,7 +69,7 @@ class EstimateService:
         bounds = [_bound(task.spec, market) for task in tasks]
 
         def found() -> CostEstimate:
-            return estimate(
+            return estimated_cost(
                 [
                     Work(
                         name=task.name,
@@ -101,20 +101,20 @@ class EstimateService:
         )
 
 
-def _bound(spec: ContainerSpec, market: Market) -> Ceiling | NoCeiling:
+def _bound(spec: ContainerSpec, market: Market) -> TimeBound | Unbounded:
     """Return what one container comes to at most, or why nobody knows."""
     few = f"fewer than {ENOUGH_RUNS} runs of this user, name and resources ended lately"
     if spec.time_limit_s is None:
-        return NoCeiling(why=f"{few}, and it has no time limit: set time_limit_s for a bound")
+        return Unbounded(why=f"{few}, and it has no time limit: set time_limit_s for a bound")
     usd_per_hour = usd_per_hour_of(spec, market)
     if usd_per_hour is None:
-        return NoCeiling(why=f"{few}, and no instance type has room for it as things are")
+        return Unbounded(why=f"{few}, and no instance type has room for it as things are")
     if usd_per_hour <= 0:
-        return NoCeiling(
+        return Unbounded(
             why=f"{few}, and the instance type that it would go to has no price: an admin sets its"
             " price_per_hour"
         )
-    return Ceiling(
+    return TimeBound(
         time_limit_s=spec.time_limit_s,
         attempts=1 + spec.retries.most,
         usd_per_hour=usd_per_hour,

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from longshore.dispatcher.cost.estimate import (
     ENOUGH_RUNS,
     AtMost,
-    Ceiling,
     FromRuns,
-    NoCeiling,
     PastRuns,
+    TimeBound,
+    Unbounded,
     Unknown,
     Work,
     basis,
-    estimate,
+    estimated_cost,
 )
 
 COSTS = st.integers(1, 10**16).map(lambda steps: Decimal(steps).scaleb(-12))
@@ -28,9 +28,9 @@ PASTS = st.one_of(
     ),
 )
 BOUNDS = st.one_of(
-    st.just(NoCeiling(why="set time_limit_s")),
+    st.just(Unbounded(why="set time_limit_s")),
     st.builds(
-        Ceiling,
+        TimeBound,
         time_limit_s=st.floats(0.001, 1e8),
         attempts=st.integers(1, 100),
         usd_per_hour=COSTS,
@@ -44,7 +44,7 @@ PARTS = st.lists(
 
 @given(PARTS)
 def test_an_estimate_is_never_0(parts: list[Work]) -> None:
-    found = estimate(parts, 100.0)
+    found = estimated_cost(parts, 100.0)
     match found:
         case FromRuns():
             assert 0 < found.p50_usd <= found.p90_usd

@@ -15,15 +15,15 @@ from sqlalchemy import create_engine, text
 from longshore.dispatcher.cost.estimate import (
     ENOUGH_RUNS,
     AtMost,
-    Ceiling,
     FromRuns,
-    NoCeiling,
     PastRuns,
+    TimeBound,
+    Unbounded,
     Unknown,
     Work,
     WorkKind,
     basis,
-    estimate,
+    estimated_cost,
     quantile,
     span_in_words,
 )
@@ -38,8 +38,8 @@ from tests.store_values import SPEC, container, insert, insert_job, job, new_sto
 
 DAY_S = 86_400.0
 NOW = 100 * DAY_S
-UNBOUNDED = NoCeiling(why="set time_limit_s")
-TWO_HOURS = Ceiling(time_limit_s=7200.0, attempts=3, usd_per_hour=Decimal("0.05"))
+UNBOUNDED = Unbounded(why="set time_limit_s")
+TWO_HOURS = TimeBound(time_limit_s=7200.0, attempts=3, usd_per_hour=Decimal("0.05"))
 
 
 def past(*costs: str, days: float = 30) -> PastRuns:
@@ -63,7 +63,7 @@ def test_quantiles_are_costs_that_there_were() -> None:
 
 
 def test_one_container_is_told_by_the_runs_that_there_were() -> None:
-    found = estimate([work(of=past(*map(str, range(1, 21))))], NOW)
+    found = estimated_cost([work(of=past(*map(str, range(1, 21))))], NOW)
     assert found == FromRuns(p50_usd=Decimal(10), p90_usd=Decimal(18), runs=20, days=30)
     assert basis(found) == "from 20 runs of the last 30 days"
 
@@ -71,19 +71,19 @@ def test_one_container_is_told_by_the_runs_that_there_were() -> None:
 def test_many_containers_add_up_and_their_spread_does_not() -> None:
     # Of n = 100 with mean 2 and variance 20 / 19, of which k = 20 are known:
     # the variance of the sum is 20 / 19 * (100 + 100 * 100 / 20) = 631.578947...
-    found = estimate([work(100, UNLIKE)], NOW)
+    found = estimated_cost([work(100, UNLIKE)], NOW)
     assert isinstance(found, FromRuns)
     assert found.p50_usd == 200
     assert found.p90_usd == Decimal("232.20697292")
 
 
 def test_what_always_costs_the_same_has_no_spread() -> None:
-    found = estimate([work(40), work(10, ALIKE)], NOW)
+    found = estimated_cost([work(40), work(10, ALIKE)], NOW)
     assert found == FromRuns(p50_usd=Decimal(25), p90_usd=Decimal(25), runs=20, days=30)
 
 
 def test_the_variances_of_tasks_add_up() -> None:
-    apart = estimate([work(50, UNLIKE, name="a"), work(50, UNLIKE, name="b")], NOW)
+    apart = estimated_cost([work(50, UNLIKE, name="a"), work(50, UNLIKE, name="b")], NOW)
     assert isinstance(apart, FromRuns)
     # 2 * 20 / 19 * (50 + 50 * 50 / 20) = 368.421..., of which the root is 19.194...
     assert apart.p90_usd == Decimal("224.59848189")
@@ -91,14 +91,14 @@ def test_the_variances_of_tasks_add_up() -> None:
 
 def test_the_fewest_runs_and_the_longest_time_are_told() -> None:
     more = past(*["0.5"] * 33, days=0.5)
-    assert estimate([work(2, more), work(2)], NOW) == FromRuns(
+    assert estimated_cost([work(2, more), work(2)], NOW) == FromRuns(
         p50_usd=Decimal(2), p90_usd=Decimal(2), runs=20, days=30
     )
-    assert basis(estimate([work(2, more)], NOW)) == "from 33 runs of the last day"
+    assert basis(estimated_cost([work(2, more)], NOW)) == "from 33 runs of the last day"
 
 
 def test_what_is_too_small_to_be_told_is_rounded_up() -> None:
-    found = estimate([work(of=past(*["0.000000000001"] * 20))], NOW)
+    found = estimated_cost([work(of=past(*["0.000000000001"] * 20))], NOW)
     assert isinstance(found, FromRuns)
     assert found.p50_usd == found.p90_usd == Decimal("0.00000001")
 
@@ -108,19 +108,21 @@ def test_what_is_too_small_to_be_told_is_rounded_up() -> None:
 
 def test_too_few_runs_leave_the_time_limit() -> None:
     few = past(*["0.5"] * 19)
-    found = estimate([work(10, few, TWO_HOURS)], NOW)
+    found = estimated_cost([work(10, few, TWO_HOURS)], NOW)
     assert found == AtMost(usd=Decimal(3), time_limit_s=7200.0, attempts=3, bounded=10, of=10)
     assert basis(found).startswith("upper bound: time limit 2h, 3 attempts; ")
     once = replace(TWO_HOURS, attempts=1)
-    assert basis(estimate([work(1, few, once)], NOW)).startswith("upper bound: time limit 2h; ")
+    assert basis(estimated_cost([work(1, few, once)], NOW)).startswith(
+        "upper bound: time limit 2h; "
+    )
 
 
 def test_enough_runs_are_better_than_a_time_limit() -> None:
-    assert isinstance(estimate([work(10, ALIKE, TWO_HOURS)], NOW), FromRuns)
+    assert isinstance(estimated_cost([work(10, ALIKE, TWO_HOURS)], NOW), FromRuns)
 
 
 def test_what_is_known_of_the_other_tasks_counts_beside_a_bound() -> None:
-    found = estimate([work(4, ALIKE), work(1, PastRuns(), TWO_HOURS)], NOW)
+    found = estimated_cost([work(4, ALIKE), work(1, PastRuns(), TWO_HOURS)], NOW)
     assert found == AtMost(usd=Decimal("2.3"), time_limit_s=7200.0, attempts=3, bounded=1, of=5)
     assert "3 attempts of 1 of 5 containers" in basis(found)
 
@@ -139,7 +141,7 @@ def test_what_is_known_of_the_other_tasks_counts_beside_a_bound() -> None:
     ],
 )
 def test_what_nobody_knows_is_unknown(parts: list[Work], why: str) -> None:
-    assert estimate(parts, NOW) == Unknown(why=why)
+    assert estimated_cost(parts, NOW) == Unknown(why=why)
     assert basis(Unknown(why=why)) == why
 
 

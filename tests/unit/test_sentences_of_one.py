@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from longshore.dispatcher.cli.commands.submit import sources_of
-from longshore.dispatcher.cli.submission import is_job_body
+from longshore.dispatcher.cli.submission import is_job_body, sources_of
 from longshore.dispatcher.domain.containers import ContainerState
 from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.scheduler.placement.feasibility_report import CAUSES, said_of

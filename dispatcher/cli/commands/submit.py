@@ -22,12 +22,11 @@ from longshore.dispatcher.cli.container_options import container_options, descri
 from longshore.dispatcher.cli.container_words import is_waiting
 from longshore.dispatcher.cli.estimates import print_estimates
 from longshore.dispatcher.cli.failure import CommandFailure
-from longshore.dispatcher.cli.file_lines import Source, located
 from longshore.dispatcher.cli.job_terms import next_run, refuse_endless
 from longshore.dispatcher.cli.options import idempotency_option, json_option, server_command
 from longshore.dispatcher.cli.render.progress import LineProgress, outcomes
 from longshore.dispatcher.cli.select import only_container
-from longshore.dispatcher.cli.submission import content, is_job_body, read_sources
+from longshore.dispatcher.cli.submission import content, send, sources_of
 
 
 @click.command()
@@ -86,7 +85,8 @@ def submit(
         refuse_endless(body, "--follow" if follow else "--wait")
     if follow and isinstance(body, list) and len(body) != 1:
         raise click.UsageError("--follow takes one container: submit them, then use logs -f.")
-    created, answers = send(client, body, sources, idempotency_key)
+    created = created_items(send(client, body, sources, idempotency_key))
+    answers = [read_awaited(str(each.get("id")), each) for each in created]
     if not as_json:
         _tell(answers, to_stderr=follow)
     if not answers or not (wait or follow):
@@ -102,32 +102,6 @@ def submit(
         for line in outcomes(ended):
             click.echo(line, err=True)
     return status_of(ended)
-
-
-def sources_of(
-    files: tuple[str, ...], command: tuple[str, ...], described: dict[str, Any]
-) -> list[Source]:
-    """Return the files, read; raises `UsageError` unless there are files or options alone."""
-    given = sorted(name for name, value in described.items() if value not in (None, (), ""))
-    if files and (command or given):
-        what = f"--{given[0].replace('_', '-')}" if given else "a command"
-        raise click.UsageError(f"-f and {what} cannot be combined: write it into the file.")
-    if not files and not command and not described["image"]:
-        raise click.UsageError("Nothing to run: give '-- CMD...', '--image IMAGE' or '-f FILE'.")
-    return read_sources(files)
-
-
-def send(
-    client: CommandClient, body: object, sources: list[Source], idempotency_key: str
-) -> tuple[list[Json], list[Awaited]]:
-    """Submit a job or containers; return what was created, as JSON and as answers."""
-    path = "/v1/jobs" if is_job_body(body) else "/v1/containers"
-    try:
-        answer = client.send("POST", path, body, idempotency_key=idempotency_key)
-    except CommandFailure as failure:
-        raise located(failure, sources) from failure
-    created = created_items(answer)
-    return created, [read_awaited(str(each.get("id")), each) for each in created]
 
 
 def _tell(created: list[Awaited], *, to_stderr: bool) -> None:

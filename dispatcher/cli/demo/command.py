@@ -15,9 +15,8 @@ from pathlib import Path
 
 import click
 
-from longshore.dispatcher.api.schemas.cost import CostAnswer
 from longshore.dispatcher.cli import output
-from longshore.dispatcher.cli.answers import UNFINISHED_STATES, is_final, read
+from longshore.dispatcher.cli.answers import UNFINISHED_STATES, is_final
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.commands.configuration import config_failure
 from longshore.dispatcher.cli.commands.instances import INSTANCES_LIMIT_MAX
@@ -260,8 +259,7 @@ class Stage:
             self.story.outputs[container_id] = self._written(container_id)
         # Its ledger is new: all that is in it is the demo's.
         query = [("by", "job"), ("from", FIRST_DAY)]
-        answer = self._client.whole("/v1/cost", query, LIMIT_MAX)
-        self.story.hear_costs(read(answer, CostAnswer))
+        self.story.hear_costs(self._client.whole("/v1/cost", query, LIMIT_MAX))
 
     def _try(self, method: str, path: str, body: object) -> None:
         try:

@@ -80,8 +80,9 @@ class Story:
             self.tell(elapsed_s, f"{seen.name} waits: {seen.waiting}")
         self.seen_waiting[seen.id] = seen.waiting
 
-    def hear_costs(self, answer: CostAnswer) -> None:
+    def hear_costs(self, data: Mapping[str, Any]) -> None:
         """Take what the ledger says, by the name of the work."""
+        answer = read(data, CostAnswer)
         self.costs_usd = {row.by["job"]: row.amounts.direct for row in answer.items}
         self.total_usd = answer.total.total
 
