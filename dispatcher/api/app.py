@@ -16,6 +16,7 @@ from longshore.dispatcher.api.routes.audit import AuditRoutes, audit_routes
 from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
+from longshore.dispatcher.api.routes.cost_files import CostFileRoutes, cost_file_routes
 from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.efficiency import EfficiencyRoute, efficiency_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
@@ -47,6 +48,7 @@ class _Parts:
     tokens: TokenRoutes
     audit: AuditRoutes
     cost: CostRoutes
+    cost_files: CostFileRoutes
     efficiency: EfficiencyRoute
 
 
@@ -70,6 +72,7 @@ def make_app(
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
+    exports = StreamGate(limit=limits.concurrent_exports, what="exports of cost")
     bodies = Bodies(limits, holder_of=holder_of)
     decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(
@@ -97,6 +100,7 @@ def make_app(
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
+        cost_files=CostFileRoutes(services.exports, gate=exports, limits=limits),
         efficiency=EfficiencyRoute(services.efficiency),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
@@ -111,6 +115,7 @@ def make_app(
     async def end_streams(_app: web.Application) -> None:
         await subscribers.close()
         await logs.close()
+        await exports.close()
 
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
@@ -168,6 +173,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *server_routes(parts.server),
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
+        *cost_file_routes(parts.cost_files),
         *audit_routes(parts.audit),
         *efficiency_routes(parts.efficiency),
     ]

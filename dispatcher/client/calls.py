@@ -181,6 +181,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "revoke_token": Endpoint(method="POST", path="/v1/tokens/{id}/revoke", repeatable=_ONCE),
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
     "cost": Endpoint(method="GET", path="/v1/cost"),
+    "export_cost": Endpoint(method="GET", path="/v1/cost/export"),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "live": Endpoint(method="GET", path="/health/live"),
@@ -626,6 +627,13 @@ def cost(
         "type": instance_type,
     }
     return _listing("cost", CostAnswer, (), **filters)
+
+
+def export_cost(*, month: str, form: str, tz: str, labels: Sequence[str]) -> ApiCall:
+    """Return the call that streams the lines of a month as a file; "" is the server's choice."""
+    wanted = {"month": month, "format": form, "tz": tz, "label": ",".join(labels)}
+    query = [(key, value) for key, value in wanted.items() if value]
+    return replace(api_call("export_cost", query=query), accept="text/csv")
 
 
 def whoami() -> TypedCall[CallerAnswer]:

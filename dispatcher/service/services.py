@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.config.model import CostConfig, EngineName, LimitsConfig
+from longshore.dispatcher.cost.focus import FocusContext
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.engine.view import EngineView
@@ -15,6 +16,7 @@ from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExports
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
@@ -45,6 +47,7 @@ class Services:
     audit: AuditService
     secrets: SecretService
     costs: CostService
+    exports: CostExports
     efficiency: EfficiencyService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
@@ -67,6 +70,7 @@ def make_services(
     limits: LimitsConfig,
     policies: Policies = NO_POLICIES,
     cost: CostConfig = DEFAULT_COST,
+    biller: FocusContext = UNKNOWN_BILLER,
     leftovers: Leftovers = no_leftovers,
     watched: Sequence[Watched] = (),
 ) -> Services:
@@ -76,7 +80,7 @@ def make_services(
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
     `engine` is what instances are to run containers with, and `limits` bound what may wait.
     `vault` has the secrets, and the store; `watched` is what else may go wrong, `cost` how cost is
-    told.
+    told, `biller` what files say of who bills.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
@@ -111,6 +115,7 @@ def make_services(
         health=health,
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
+        exports=CostExports(store=store, now=now, context=biller),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         efficiency=EfficiencyService(view=view, store=store, now=now),
         metrics=lambda: metrics.exposition(

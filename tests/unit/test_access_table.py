@@ -194,6 +194,7 @@ ROWS = (
     Row(method="POST", path="/v1/tokens/{id}/revoke", thing="token", body={}, whom="admin"),
     Row(method="GET", path="/v1/whoami", whom="known"),
     Row(method="GET", path="/v1/cost"),
+    Row(method="GET", path="/v1/cost/export"),
     Row(method="GET", path="/v1/audit", whom="admin"),
     Row(method="GET", path="/v1/efficiency"),
     Row(method="GET", path="/v1/events"),
