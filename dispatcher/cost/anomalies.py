@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from longshore.dispatcher.cost.money import dollars
+from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.domain.periods import Period
 
 LEAST_WEEKS: Final = 4
@@ -62,9 +62,9 @@ def unusual_day(
         spent_grains=spent,
         usual_grains=usual,
         sentence=(
-            f"Project {project} cost {dollars(spent):,.2f} USD on {day.name}, where"
-            f" {dollars(usual):,.2f} USD are usual on that day of the week (the median of the last"
-            f" {len(like)}): look at what ran then by user and job."
+            f"Project {project} cost {in_dollars(spent):,.2f} USD on {day.name}, where"
+            f" {in_dollars(usual):,.2f} USD are usual on that day of the week (the median of the"
+            f" last {len(like)}): look at what ran then by user and job."
         ),
     )
 

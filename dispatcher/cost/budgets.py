@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Final, assert_never
 
 from longshore.dispatcher.cost.forecast import SpendForecast
-from longshore.dispatcher.cost.money import dollars
+from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.domain.ledger import Account, Column, CostLine
 from longshore.dispatcher.domain.periods import Period, PeriodKind, period_at
 
@@ -418,4 +418,4 @@ def _next_day(budget: CostBudget, period: Period) -> str:
 
 def _dollars(grains: int) -> str:
     """Return an amount as it is shown: with cents."""
-    return f"{dollars(grains):,.2f}"
+    return f"{in_dollars(grains):,.2f}"

@@ -77,8 +77,8 @@ def _written(cell: Cell) -> str:
 def lines_csv(lines: Iterable[CostLine], labels: Sequence[str] = ()) -> Iterator[str]:
     """Yield the CSV of lines, in their order, with a column `label:KEY` for each of `labels`.
 
-    A line without such a label has an empty cell there. The amounts add up to `money.usd` of their
-    sum, and the hours to theirs.
+    A line without such a label has an empty cell there. The amounts add up to `money.in_dollars`
+    of their sum, and the hours to theirs.
     """
     columns = [*LINE_COLUMNS, *(f"label:{key}" for key in labels)]
     return csv_text(columns, _line_rows(lines, labels))

@@ -44,13 +44,13 @@ def exact_usd(grains: int) -> Fraction:
     return Fraction(grains, GRAINS_PER_USD)
 
 
-def dollars(grains: int) -> Decimal:
+def in_dollars(grains: int) -> Decimal:
     """Return an amount in dollars, to twelve places, half to even."""
     return _decimal(round(Fraction(grains, _GRAINS_PER_STEP)))
 
 
 def as_usd(parts: Sequence[int]) -> list[Decimal]:
-    """Return amounts in dollars, to twelve places each, whose sum is `dollars` of their sum."""
+    """Return amounts in dollars, to twelve places each, whose sum is `in_dollars` of their sum."""
     total = round(Fraction(sum(parts), _GRAINS_PER_STEP))
     return [_decimal(steps) for steps in _in_steps(parts, total)]
 

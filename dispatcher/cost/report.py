@@ -28,7 +28,7 @@ _DIMENSIONS: Final[Mapping[str, Callable[[CostGroup], str]]] = {
     "user": lambda group: group.user,
     "job": lambda group: group.job_name,
     "type": lambda group: group.type_name,
-    "market": lambda group: "preemptible" if group.preemptible else "on_demand",
+    "market": lambda group: "preemptible" if group.preemptible else "on-demand",
     "zone": lambda group: group.zone,
     "state": lambda group: group.state.value,
     "cause": lambda group: group.cause,

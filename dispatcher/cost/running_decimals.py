@@ -2,8 +2,8 @@
 
 A month has millions of lines, and `money.as_usd` needs all of them at once. Here each decimal is
 the difference of two rounded running sums, so that any first part of the decimals adds up to the
-rounded sum of that part, and all of them to `money.usd` of the whole. None is off by more than
-one in the last place, and what is 0 stays 0. Only the running sum is kept.
+rounded sum of that part, and all of them to `money.in_dollars` of the whole. None is off by more
+than one in the last place, and what is 0 stays 0. Only the running sum is kept.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import msgspec
 
 from longshore.dispatcher.cost.anomalies import UnusualDay
 from longshore.dispatcher.cost.budgets import BudgetNotice
-from longshore.dispatcher.cost.money import dollars
+from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.pool.backoff import doubled_s
 
@@ -155,4 +155,4 @@ def _body(kind: str, at: float, data: Mapping[str, str | int | None]) -> bytes:
 
 def _told_usd(grains: int) -> str:
     """Return an amount exactly, as a decimal without an exponent."""
-    return f"{dollars(grains):f}"
+    return f"{in_dollars(grains):f}"

@@ -18,7 +18,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final, assert_never
 
-from longshore.dispatcher.cost.money import dollars, nusd_of
+from longshore.dispatcher.cost.money import in_dollars, nusd_of
 from longshore.dispatcher.cost.shares import dominant_share
 from longshore.dispatcher.domain.containers import Attempt, AttemptOutcome, Container, Placement
 from longshore.dispatcher.domain.ledger import (
@@ -118,7 +118,9 @@ class CostRecorder:
         does not tell.
         """
         self._pool, self._table = pool, table
-        self._placement, self._rule = placement, AS_USED if rule is None else rule
+        self._placement = placement
+        #: How the cloud bills.
+        self.rule = AS_USED if rule is None else rule
         table.cost_usd = self.cost_usd
         self._feed = pool.follow()
         self._books: dict[str, _Book] = {}
@@ -199,7 +201,7 @@ class CostRecorder:
         if book is None or attempt.id not in book.attempts:
             return Decimal(0)
         used_ms = book.used_ms(attempt.id, max(ms_of(ended_at), book.attempts[attempt.id].from_ms))
-        return dollars(used_ms * book.bill.nusd_per_hour)
+        return in_dollars(used_ms * book.bill.nusd_per_hour)
 
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
@@ -247,7 +249,7 @@ class CostRecorder:
             nusd_per_hour=nusd_of(worker.type.price_usd_per_hour),
             payer=CLUSTER if launch is None else _account_of_payer(launch.launch.payer),
             created_ms=created_ms,
-            rule=self._rule,
+            rule=self.rule,
         )
         # One that has come back was there all the time.
         from_ms = now_ms if bill.gone_ms is None else bill.gone_ms

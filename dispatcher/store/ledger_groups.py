@@ -128,7 +128,7 @@ def fetch_booked_until(connection: Connection) -> int:
 
 
 def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> LedgerDue:
-    """Return which hours are to be booked: see `Store.ledger_due`."""
+    """Return which hours are to be booked: see `LedgerReader.due`."""
     marks, booked_until = tables.marks, fetch_booked_until(connection)
     first = booked_until or _first_hour(connection)
     last = min(before_hour, booked_until)

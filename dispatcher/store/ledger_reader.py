@@ -1,4 +1,7 @@
-"""Reading the ledger: what is to be booked, what is booked, and the facts of the rest."""
+"""Reading the ledger: what is to be booked, what is booked, and the facts of the rest.
+
+Stands alone: the store hands it out, and who reads anything else has no need of it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
 from longshore.dispatcher.store import ledger_groups, ledger_records
 
@@ -19,6 +23,11 @@ class LedgerReader:
 
     def __init__(self, snapshot: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._snapshot = snapshot
+
+    def still_open(self) -> tuple[list[InstanceBill], list[Interval]]:
+        """Return what a restart goes on with: bills, and open intervals (see `Recovered`)."""
+        with self._snapshot() as connection:
+            return ledger_records.fetch_open(connection)
 
     def due(self, *, before_hour: int, at_most: int) -> LedgerDue:
         """Return which hours are to be booked, in order.

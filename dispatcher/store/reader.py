@@ -38,7 +38,6 @@ from longshore.dispatcher.store import (
     codec,
     idempotency,
     job_reader,
-    ledger_records,
 )
 from longshore.dispatcher.store.dependency_status import fetch_dependency_status
 from longshore.dispatcher.store.errors import StoreBusy, StoreReplaced
@@ -170,7 +169,6 @@ class Reader:
                 select(instances).where(_IS_THERE).order_by(instances.c.id)
             ).all()
             ended = connection.execute(_with_logs_on_the_way()).all()
-            bills, intervals = ledger_records.fetch_open(connection)
         return Recovered(
             containers=tuple(unfinished),
             past=tuple(past),
@@ -179,8 +177,6 @@ class Reader:
             unreleased=tuple(codec.attempt_from_row(row) for row in ended),
             launches=tuple(codec.launch_from_row(row) for row in pending),
             instances=tuple(codec.instance_from_row(row) for row in present),
-            bills=tuple(bills),
-            intervals=tuple(intervals),
         )
 
     def ask(self, question: Callable[[Connection], Answer]) -> Answer:

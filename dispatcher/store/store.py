@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -360,8 +361,9 @@ class Store:
         return self._reader.cost_below_usd(container_id)
 
     def recover(self) -> Recovered:
-        """Return what a restart must know, from one snapshot; raises `StoreBusy`."""
-        return self._reader.recover()
+        """Return what a restart must know, before anything is written; raises `StoreBusy`."""
+        bills, intervals = self.ledger.still_open()
+        return replace(self._reader.recover(), bills=bills, intervals=intervals)
 
     def tokens(self) -> list[Token]:
         """Return all tokens, whatever their state, by id; raises `StoreBusy`."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, as_usd, dollars, exact_usd, split
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, as_usd, exact_usd, in_dollars, split
 from longshore.dispatcher.cost.prices import PriceBook
 from longshore.dispatcher.cost.spans import billed_span
 from longshore.dispatcher.cost.tiling import lines_of
@@ -175,7 +175,7 @@ def _summed(lines: list[CostLine]) -> list[tuple[str, int]]:
 @given(st.lists(st.integers(0, 10**18), max_size=20))
 def test_amounts_as_decimals_add_up_to_their_sum(grains: list[int]) -> None:
     parts = as_usd(grains)
-    assert sum(parts) == dollars(sum(grains))
+    assert sum(parts) == in_dollars(sum(grains))
     for part, exact in zip(parts, grains, strict=True):
         assert abs(Fraction(part) - exact_usd(exact)) < Fraction(1, 10**12)
 
@@ -197,7 +197,7 @@ def test_a_quantity_is_divided_by_largest_remainder(
 
 
 def test_thirds_of_a_dollar_are_a_dollar() -> None:
-    assert dollars(GRAINS_PER_USD) == 1
+    assert in_dollars(GRAINS_PER_USD) == 1
     thirds = as_usd([GRAINS_PER_USD // 3] * 3)
     assert sum(thirds) == 1
     assert [str(third) for third in thirds] == ["0.333333333334", *["0.333333333333"] * 2]

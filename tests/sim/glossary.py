@@ -310,6 +310,18 @@ PROMISES: dict[str, str] = {
     "what is destroyed stays so": "what is being destroyed gets no other state",
     "no instance outlives its use": "the last instance goes soon after the last container",
     "the lease spares what runs": "no instance that runs something but residents powers itself off",
+    "every instance has a bill": "what is written of an instance has a record to reckon it by",
+    "an instance is something at each instant": "what instances were follows without gap or "
+    "overlap, until they are gone, also just after a crash",
+    "an attempt has one place at a time": "what is written of an attempt does not overlap",
+    "a share is a part": "an attempt keeps no more than its instance",
+    "who works pays": "what an attempt keeps is booked to its container's project and user",
+    "every instance is gone in the ledger": "no instance goes on in the ledger that is gone",
+    "the ledger knows how an attempt ended": "its time is useful or lost as its outcome says",
+    "the ledger has what the cloud bills": "where the cloud tells its times, the seconds and the "
+    "money of the lines are those of its own record, without a difference",
+    "what the ledger does not know is uncertain": "where it does not, they differ by no more than "
+    "is shown as uncertain",
 }
 """Each promise by its name, with what is looked at."""
 

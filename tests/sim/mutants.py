@@ -16,6 +16,7 @@ from tests.sim.mutants_instances import INSTANCES_MUTANTS
 from tests.sim.mutants_interruptions import INTERRUPTION_MUTANTS
 from tests.sim.mutants_jobs import JOB_MUTANTS
 from tests.sim.mutants_launches import LAUNCHES_MUTANTS
+from tests.sim.mutants_ledger import LEDGER_MUTANTS
 from tests.sim.mutants_per_instance import PER_INSTANCE_MUTANTS
 from tests.sim.mutants_rates import RATES_MUTANTS
 from tests.sim.mutants_scheduling import SCHEDULING_MUTANTS
@@ -48,6 +49,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOURNAL,
     *ABSENCE_MUTANTS,
     *LAUNCHES_MUTANTS,
+    *LEDGER_MUTANTS,
     *INSTANCES_MUTANTS,
     *CONDITION_MUTANTS,
     *SIZE_MUTANTS,

@@ -139,7 +139,8 @@ def test_what_the_ledger_has_in_the_end_is_what_the_cloud_bills() -> None:
         world = World(telling(seed))
         world.run()
         bills = world.store.bills.values()
-        settled += sum(bill.billed.billed_until is not None for bill in bills)
+        assert all(bill.billed.billed_until is not None for bill in bills if bill.final)
+        settled += sum(bill.final for bill in bills)
         known = all_billed_ms(
             world.hosts.values(), world.options.cloud.billing.rule(), world.timeline.now
         )

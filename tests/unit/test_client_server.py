@@ -141,6 +141,7 @@ def cases(ids: dict[str, str]) -> Cases:
         "remove_secret": (("p", "db"), {}, "SecretAnswer"),
         "rotate_secret_keys": ((), {}, "RotationAnswer"),
         "whoami": ((), {}, "CallerAnswer"),
+        "cost": ((), {"by": ["project"], "step": "day"}, "list"),
         "audit": ((), {"user": "grace"}, "list"),
         "export_cost": (("2026-10",), {"form": "focus-1.4", "most": 1}, "list"),
         "efficiency": ((), {"user": "grace", "since": "2026-01-01T00:00:00Z"}, "EfficiencyAnswer"),

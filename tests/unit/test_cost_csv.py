@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from longshore.dispatcher.cost.csv_export import LINE_COLUMNS, Cell, csv_text, lines_csv
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, dollars
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, in_dollars
 from longshore.dispatcher.cost.running_decimals import RunningDecimal
 from tests.cost_samples import ALIGN, IDLE, WORK, many
 
@@ -79,12 +79,12 @@ def test_amounts_of_a_file_add_up_to_the_exact_sum() -> None:
     lines = list(many(3000))
     [names, *rows] = rows_of("".join(lines_csv(lines)))
     amounts = [Decimal(row[names.index("usd")]) for row in rows]
-    assert sum(amounts) == dollars(sum(line.grains for line in lines))
+    assert sum(amounts) == in_dollars(sum(line.grains for line in lines))
     # Each is its own amount, but for the last place.
     for line, amount in zip(lines, amounts, strict=True):
-        assert abs(amount - dollars(line.grains)) <= Decimal("1e-12")
+        assert abs(amount - in_dollars(line.grains)) <= Decimal("1e-12")
     # Rounded each by itself they would not have added up: the test can fail.
-    assert sum(dollars(line.grains) for line in lines) != sum(amounts)
+    assert sum(in_dollars(line.grains) for line in lines) != sum(amounts)
 
 
 def test_what_costs_nothing_is_nothing_in_any_company() -> None:

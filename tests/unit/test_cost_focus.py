@@ -19,7 +19,7 @@ from longshore.dispatcher.cost.focus import (
     columns_of,
     write_focus,
 )
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, dollars
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, in_dollars
 from longshore.dispatcher.domain.ledger import CostLine, PriceSource, UnitPrice
 from tests.cost_samples import ALIGN, CONTEXT, IDLE, MONTH, WORK, many
 
@@ -96,7 +96,7 @@ def test_costs_and_hours_add_up_to_the_exact_sum(version: FocusVersion) -> None:
     lines = list(many(2000))
     rows = told(lines, version)
     for name in COSTS:
-        assert sum(Decimal(row[name]) for row in rows) == dollars(
+        assert sum(Decimal(row[name]) for row in rows) == in_dollars(
             sum(line.grains for line in lines)
         )
     of_time = [row for row in rows if row["PricingUnit"] == "Hours"]
@@ -170,7 +170,7 @@ def test_what_a_line_costs_beside_its_time_has_a_row_of_its_own() -> None:
         ("-1", "Charges", "Correction"),
     ]
     assert Decimal(rows[0]["ListCost"]) == Decimal("0.0575")
-    assert sum(Decimal(row["ListCost"]) for row in rows) == dollars(WORK.grains + third)
+    assert sum(Decimal(row["ListCost"]) for row in rows) == in_dollars(WORK.grains + third)
     assert Decimal(rows[3]["ListUnitPrice"]) > 0
 
 

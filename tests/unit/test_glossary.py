@@ -171,9 +171,9 @@ def test_no_class_or_module_has_a_coined_word() -> None:
 
 
 def test_a_coined_word_is_found() -> None:
-    names = ["a.ledger", "a.JobDesk", "a.Placers", "a.holdbacks", "a.Deed", "a.mix_exact"]
+    names = ["a.desk", "a.JobDesk", "a.Placers", "a.holdbacks", "a.Deed", "a.mix_exact"]
     assert list(coined_in(names)) == names
-    assert list(coined_in(["a.ledger.Fine", "a.Mixed", "a.Indeed", "a.MixinType"])) == []
+    assert list(coined_in(["a.desk.Fine", "a.Mixed", "a.Indeed", "a.MixinType"])) == []
 
 
 def test_no_definition_has_a_coined_name() -> None:

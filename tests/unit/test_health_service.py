@@ -150,7 +150,7 @@ async def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path) -> None:
         services = services_with(runtime_over(rig, store), rig, store, tmp_path)
         [problem] = services.health.health().problems
         assert problem.kind is ProblemKind.DISK
-        assert problem.message == f"the disk of {disk} is nearly full: 0 MiB are free"
+        assert problem.message == f"the disk of {disk} is nearly full: 1 MiB are free"
         rig.advance(5)
         assert services.health.health().problems[0].since == rig.now - 5
         assert services.health.health().ready

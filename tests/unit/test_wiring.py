@@ -20,7 +20,7 @@ from longshore.dispatcher.domain.messages import SaveContainer
 from longshore.dispatcher.server.wiring import Server
 from longshore.dispatcher.service.launching import PeriodicJobs
 from longshore.dispatcher.store.store import Store
-from longshore.drivers.billing import Billed, BillingRule
+from longshore.drivers.billing import AS_USED, Billed, BillingRule
 from longshore.drivers.errors import CloudError, ConfigError
 from longshore.drivers.interface import Instance, PowersOff
 from longshore.drivers.registry import DriverContext, DriverInfo
@@ -111,15 +111,15 @@ class Telling(Cloud):
 
 
 def test_the_engine_knows_how_the_cloud_bills_and_asks_only_who_can_tell(tmp_path: Path) -> None:
-    async def run() -> list[tuple[BillingRule | None, bool]]:
+    async def run() -> list[tuple[BillingRule, bool]]:
         (tmp_path / "data").mkdir()
         made = server(tmp_path, store=url_in(tmp_path))
         async with contextlib.AsyncExitStack() as stack:
             vault = await made._open_store(stack)
             engines = [await made._engine(vault, of(""), {}) for of in (Cloud, Telling)]
-        return [(engine.billing, engine.pool.bills.asks) for engine in engines]
+        return [(engine.costs.rule, engine.pool.bills.asks) for engine in engines]
 
-    assert asyncio.run(run()) == [(None, False), (BillingRule(minimum_s=60), True)]
+    assert asyncio.run(run()) == [(AS_USED, False), (BillingRule(minimum_s=60), True)]
 
 
 def test_a_defect_that_ends_the_launching_of_periodic_jobs_ends_the_server(

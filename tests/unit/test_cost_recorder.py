@@ -1,0 +1,143 @@
+"""What is written of instances and attempts while things happen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+from longshore.dispatcher.cost.prices import PriceBook
+from longshore.dispatcher.cost.tiling import lines_of
+from longshore.dispatcher.domain.containers import Container
+from longshore.dispatcher.domain.ledger import (
+    MS_PER_HOUR,
+    OF_INSTANCE,
+    BilledState,
+    CostLine,
+    CostOutcome,
+    Interval,
+)
+from longshore.dispatcher.domain.messages import BehaviorRequested
+from longshore.dispatcher.state.cost_recorder import DAEMON
+from longshore.drivers.interface import Resources
+from longshore.pool.messages import Probe
+from longshore.pool.model import BehaviorNote, IdleBehavior
+from tests.rigs.engine import Rig
+from tests.rigs.per_instance_jobs import DaemonRig, daemon
+from tests.samples import GIB, make_container, make_type
+
+
+def told(rig: Rig, holder: str = OF_INSTANCE) -> list[Interval]:
+    kept = rig.intervals.values()
+    return sorted((i for i in kept if i.holder == holder), key=lambda each: each.from_ms)
+
+
+def states(rig: Rig) -> list[str]:
+    return [each.state.value for each in told(rig)]
+
+
+def asking(number: int, resources: Resources) -> Container:
+    container = make_container(number)
+    return replace(container, spec=replace(container.spec, resources=resources))
+
+
+def lines(rig: Rig, instance_id: str = "i-001") -> list[CostLine]:
+    seen = [i for i in rig.intervals.values() if i.instance_id == instance_id]
+    bill = rig.bills[instance_id]
+    now_ms = round(rig.now * 1000)
+    return lines_of(
+        bill, seen, PriceBook(()), from_ms=0, until_ms=2**50 * MS_PER_HOUR, now_ms=now_ms
+    )
+
+
+def test_an_instance_is_booting_then_has_work_and_room_is_empty_and_unwanted() -> None:
+    rig = Rig(make_type(2))
+    rig.submit(make_container(1))
+    rig.advance(10)
+    rig.exit("c-1-1")
+    rig.advance(600)
+    assert states(rig) == ["room", "empty", "unwanted"], "it boots in no time"
+    bill = rig.bills["i-001"]
+    assert bill.payer.project == make_container(1).project
+    assert bill.payer.job_name == "n1"
+    assert None not in (bill.running_ms, bill.ready_ms, bill.used_ms, bill.unwanted_ms)
+    assert bill.gone_ms is not None
+    ends = [each.until_ms for each in told(rig)]
+    assert ends == [*(each.from_ms for each in told(rig)[1:]), bill.gone_ms]
+
+
+def test_an_attempt_has_its_place_from_when_it_gets_it_to_its_end_and_its_outcome() -> None:
+    rig = Rig(make_type(4))
+    rig.submit(make_container(1))
+    placed_at = rig.now
+    rig.advance(100)
+    rig.exit("c-1-1", code=3)
+    (mine,) = told(rig, "c-1-1")
+    assert mine.from_ms == round(placed_at * 1000)
+    assert mine.until_ms == round(rig.now * 1000)
+    assert mine.outcome is CostOutcome.LOST_FAILED
+    assert mine.share == Fraction(1, 4)
+    assert (mine.account.container_id, mine.account.job_name) == ("c-1", "n1")
+
+
+def test_shares_of_more_than_an_instance_are_divided_by_their_sum() -> None:
+    """0.9 of the cpus and 0.875 of the memory are not 1.775 instances."""
+    rig = Rig(make_type(10))
+    wide = Resources(cpu_millis=9000, memory_bytes=GIB)
+    deep = Resources(cpu_millis=1000, memory_bytes=10 * GIB)
+    rig.submit(asking(1, wide), asking(2, deep))
+    assert list(rig.bills) == ["i-001"]
+    start = rig.now
+    rig.advance(1800)
+    rig.exit("c-1-1")
+    rig.exit("c-2-1")
+    cost = {c: rig.containers[c].cost_usd for c in ("c-1", "c-2")}
+    whole = rig.types[next(iter(rig.types))].price_usd_per_hour * Decimal(rig.now - start) / 3600
+    assert abs(sum(cost.values()) - whole) < Decimal("1e-6")
+    work = sum(line.quantity_ms for line in lines(rig) if line.state is BilledState.WORK)
+    assert work == round((rig.now - start) * 1000)
+
+
+def test_what_belongs_to_instances_is_shared_and_its_owners() -> None:
+    rig = DaemonRig(make_type(1))
+    rig.join()
+    rig.submit_daemon(daemon())
+    daemons = [i for i in rig.intervals.values() if i.cause == DAEMON]
+    assert daemons
+    assert {i.account.project for i in daemons} != {""}
+
+
+def test_a_hold_is_told_with_who_asked_for_it() -> None:
+    rig = Rig(make_type(2))
+    rig.submit(make_container(1))
+    note = BehaviorNote(behavior=IdleBehavior.HOLD, reason="disk noises", by="root", at=rig.now)
+    rig.send(BehaviorRequested(worker_id="i-001", behavior=IdleBehavior.HOLD, note=note))
+    rig.exit("c-1-1")
+    last = told(rig)[-1]
+    assert (last.state, last.account.user) == (BilledState.HELD, "root")
+
+
+def test_a_process_that_starts_again_goes_on_where_the_last_one_ended() -> None:
+    rig = Rig(make_type(2))
+    rig.submit(make_container(1))
+    began = told(rig, "c-1-1")[0].from_ms
+    rig.advance(50)
+    rig.crash()
+    rig.advance(50)
+    rig.exit("c-1-1")
+    (mine,) = told(rig, "c-1-1")
+    assert mine.from_ms == began
+    assert mine.until_ms == round(rig.now * 1000)
+    cost = rig.containers["c-1"].cost_usd
+    expected = sum(line.grains for line in lines(rig) if line.attempt_id)
+    assert abs(cost - Decimal(expected) / 36 / 10**14) < Decimal("1e-9")
+
+
+def test_an_instance_that_never_was_of_use_is_caused_by_whom_it_was_bought_for() -> None:
+    rig = Rig(make_type(2))
+    rig.silent.add(Probe)
+    rig.submit(make_container(1))
+    rig.advance(3600)
+    booked = [line for line in lines(rig) if line.quantity_ms]
+    assert {line.outcome for line in booked} <= {CostOutcome.FAILED_BOOT}
+    assert {line.account.user for line in booked} == {make_container(1).user}

@@ -1,0 +1,244 @@
+"""The ledger in the store: facts, marks, and rollups that can be thrown away and made again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from longshore.dispatcher.cost.money import in_dollars
+from longshore.dispatcher.cost.rollups import add_up, lines_between
+from longshore.dispatcher.domain.ledger import (
+    MS_PER_HOUR,
+    OF_INSTANCE,
+    Account,
+    BilledState,
+    CostOutcome,
+    InstanceBill,
+    Interval,
+)
+from longshore.dispatcher.domain.messages import (
+    Change,
+    SaveBill,
+    SaveBookedHour,
+    SaveInterval,
+)
+from longshore.dispatcher.service.costs import CostService
+from longshore.dispatcher.store.store import Store
+from longshore.drivers.billing import AS_USED, Billed
+from tests.rigs.services import store_in
+from tests.store_values import url_in
+
+H = MS_PER_HOUR
+T0 = 480_000  # hours since the epoch, a midnight in UTC
+ALICE = Account(project="p", user="alice", job_name="align", container_id="c-1")
+
+
+def bill(**changes: object) -> InstanceBill:
+    given: dict[str, object] = {
+        "instance_id": "i-1",
+        "type_name": "small",
+        "provider_type": "s1",
+        "preemptible": False,
+        "nusd_per_hour": 100_000_000,
+        "payer": Account(project="p", user="alice", job_name="align"),
+        "created_ms": T0 * H,
+        "rule": AS_USED,
+        "running_ms": T0 * H,
+        "ready_ms": T0 * H,
+        "used_ms": T0 * H,
+    }
+    return InstanceBill(**(given | changes))  # type: ignore[arg-type]  # by name
+
+
+def state(from_ms: int, until_ms: int | None, what: BilledState) -> Interval:
+    return Interval(
+        instance_id="i-1", holder=OF_INSTANCE, from_ms=from_ms, until_ms=until_ms, state=what
+    )
+
+
+def place(from_ms: int, until_ms: int | None, outcome: CostOutcome = CostOutcome.OPEN) -> Interval:
+    return Interval(
+        instance_id="i-1",
+        holder="c-1-1",
+        from_ms=from_ms,
+        until_ms=until_ms,
+        state=BilledState.WORK,
+        share=Fraction(1, 3),
+        account=ALICE,
+        outcome=outcome,
+    )
+
+
+def a_life() -> list[Change]:
+    """Two hours and a half of one instance, of which an attempt has a third for two hours."""
+    start, end = T0 * H, T0 * H + 5 * H // 2
+    return [
+        SaveBill(bill=bill()),
+        SaveInterval(interval=state(start, start + H // 4, BilledState.EMPTY)),
+        SaveInterval(interval=state(start + H // 4, start + 9 * H // 4, BilledState.ROOM)),
+        SaveInterval(interval=place(start + H // 4, start + 9 * H // 4, CostOutcome.USEFUL)),
+        SaveInterval(interval=state(start + 9 * H // 4, end, BilledState.EMPTY)),
+        SaveBill(bill=bill(seen_ms=end, unwanted_ms=end, gone_ms=end)),
+    ]
+
+
+def service(store: Store, hour: float, *labels: str) -> CostService:
+    return CostService(store=store, now=lambda: (T0 + hour) * 3600.0, labels=labels, currency="USD")
+
+
+def booked(store: Store, hour: float) -> None:
+    async def book() -> None:
+        while await service(store, hour).book():
+            pass
+
+    asyncio.run(book())
+
+
+def rollups(directory: Path) -> list[tuple[object, ...]]:
+    """Return all that is booked, as it lies in the store, by what it is and not by number."""
+    engine = create_engine(url_in(directory))
+    query = (
+        "SELECT h.*, g.project, g.user, g.job_name, g.type_name, g.state, g.cause, g.outcome"
+        " FROM ledger_hours h JOIN ledger_groups g ON g.id = h.group_id"
+    )
+    with engine.connect() as connection:
+        rows = [(row.hour, *row[2:]) for row in connection.execute(text(query))]
+    engine.dispose()
+    return sorted(rows, key=repr)
+
+
+def test_an_hour_is_booked_once_it_is_over_and_sums_are_what_the_lines_are(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.write(a_life()).result(30)
+        booked(store, 2.9)
+        sums = store.ledger.sums([(T0, T0 + 24)])
+        assert sums.booked_until == T0 + 2
+        booked(store, 26)
+        sums = store.ledger.sums([(T0, T0 + 1), (T0, T0 + 24), (T0 - 24, T0 + 48)])
+        first, day, days = sums.totals
+        assert sum(total.quantity_ms for total in first.values()) == H
+        assert sum(total.quantity_ms for total in day.values()) == 5 * H // 2
+        assert day == days, "whole days are read as hours are"
+        grains = sum(total.grains for total in day.values())
+        assert str(in_dollars(grains).normalize()) == "0.25"
+        work = [t.quantity_ms for g, t in day.items() if g.state is BilledState.WORK]
+        assert sum(work) == 2 * H // 3
+
+
+def test_rollups_are_made_again_from_the_facts_to_the_byte(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.write(a_life()).result(30)
+        booked(store, 26)
+    before = rollups(tmp_path)
+    engine = create_engine(url_in(tmp_path))
+    with engine.begin() as connection:
+        for table in ("hours", "days", "groups", "booked", "marks"):
+            connection.execute(text(f"DELETE FROM ledger_{table}"))  # noqa: S608 - names of ours
+    engine.dispose()
+    with closing(Store.open(url_in(tmp_path))) as store:
+        booked(store, 26)
+    assert rollups(tmp_path) == before
+    assert len(before) > 5
+
+
+def test_an_hour_is_booked_again_when_an_attempt_that_it_has_ends(tmp_path: Path) -> None:
+    start = T0 * H
+    with store_in(tmp_path) as store:
+        store.write(
+            [
+                SaveBill(bill=bill()),
+                SaveInterval(interval=state(start, None, BilledState.ROOM)),
+                SaveInterval(interval=place(start, None)),
+            ]
+        ).result(30)
+        booked(store, 2.1)
+
+        def outcomes() -> set[CostOutcome]:
+            (totals,) = store.ledger.sums([(T0, T0 + 2)]).totals
+            return {group.outcome for group in totals if group.state is BilledState.WORK}
+
+        assert outcomes() == {CostOutcome.OPEN}
+        ended = place(start, start + 2 * H + H // 8, CostOutcome.LOST_FAILED)
+        store.write([SaveInterval(interval=ended)]).result(30)
+        booked(store, 2.2)
+        assert outcomes() == {CostOutcome.LOST_FAILED}
+        assert dict(store.ledger.due(before_hour=T0 + 2, at_most=24).hours) == {}
+
+
+def test_what_a_cloud_tells_late_is_booked_again(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.write(a_life()).result(30)
+        booked(store, 26)
+        late = Billed(billed_from=T0 * 3600.0 + 60, billed_until=T0 * 3600.0 + 8400)
+        gone_ms = T0 * H + 5 * H // 2
+        told = bill(seen_ms=gone_ms, unwanted_ms=gone_ms, gone_ms=gone_ms, billed=late)
+        store.write([SaveBill(bill=told)]).result(30)
+        booked(store, 27)
+        (totals,) = store.ledger.sums([(T0, T0 + 24)]).totals
+        assert sum(total.quantity_ms for total in totals.values()) == (8400 - 60) * 1000
+
+
+def test_a_mark_that_comes_while_an_hour_is_reckoned_stays(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        store.write(a_life()).result(30)
+        booked(store, 26)
+        costs = service(store, 27)
+        late = SaveBill(bill=bill(gone_ms=T0 * H + H, seen_ms=T0 * H + H))
+        store.write([late]).result(30)
+        (hour, marks), *_ = store.ledger.due(before_hour=T0 + 26, at_most=1).hours.items()
+        reckoned = costs._reckon(hour, marks)
+        store.write([SaveBill(bill=bill()), late]).result(30)
+        store.write([SaveBookedHour(booked=reckoned)]).result(30)
+        assert hour in store.ledger.due(before_hour=T0 + 26, at_most=1).hours
+
+
+def test_lines_of_an_hour_are_the_same_however_long_ago_an_attempt_began(tmp_path: Path) -> None:
+    """Those that last for days are found by an index of their own."""
+    start = (T0 - 100) * H
+    with store_in(tmp_path) as store:
+        store.write(
+            [
+                SaveBill(bill=bill(created_ms=start, running_ms=start)),
+                SaveInterval(interval=state(start, None, BilledState.ROOM)),
+                SaveInterval(interval=place(start, None)),
+            ]
+        ).result(30)
+        facts = store.ledger.facts(T0, T0 + 1)
+        lines = list(lines_between(facts, from_hour=T0, until_hour=T0 + 1, now_ms=(T0 + 9) * H))
+        assert {line.attempt_id: line.quantity_ms for line in lines} == {
+            "c-1-1": H // 3,
+            "": H - H // 3,
+        }
+        assert set(add_up(lines, ())) == {T0}
+
+
+@pytest.mark.parametrize("labels", [(), ("team",)])
+def test_only_chosen_labels_are_dimensions(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    start = T0 * H
+    account = Account(project="p", user="u", labels=(("sample", "7"), ("team", "blue")))
+    work = Interval(
+        instance_id="i-1",
+        holder="c-2-1",
+        from_ms=start,
+        until_ms=start + H // 2,
+        state=BilledState.WORK,
+        account=account,
+        outcome=CostOutcome.USEFUL,
+    )
+    with store_in(tmp_path) as store:
+        store.write(
+            [
+                SaveBill(bill=bill()),
+                SaveInterval(interval=state(start, None, BilledState.ROOM)),
+                SaveInterval(interval=work),
+            ]
+        ).result(30)
+        asyncio.run(service(store, 2, *labels).book())
+        (totals,) = store.ledger.sums([(T0, T0 + 1)]).totals
+        found = {group.labels for group in totals if group.user == "u"}
+        assert found == ({(("team", "blue"),)} if labels else {()})
