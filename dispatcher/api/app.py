@@ -24,6 +24,7 @@ from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_r
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
 from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.routes.reconciling import ReconcileRoutes, reconcile_routes
 from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
@@ -49,6 +50,7 @@ class _Parts:
     audit: AuditRoutes
     cost: CostRoutes
     cost_files: CostFileRoutes
+    reconciling: ReconcileRoutes
     efficiency: EfficiencyRoute
 
 
@@ -101,6 +103,9 @@ def make_app(
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
         cost_files=CostFileRoutes(services.exports, gate=exports, limits=limits),
+        reconciling=ReconcileRoutes(
+            services.reconciler, bodies=bodies, currency=services.costs.currency
+        ),
         efficiency=EfficiencyRoute(services.efficiency),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
@@ -174,6 +179,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
         *cost_file_routes(parts.cost_files),
+        *reconcile_routes(parts.reconciling),
         *audit_routes(parts.audit),
         *efficiency_routes(parts.efficiency),
     ]

@@ -246,6 +246,7 @@ class Client:
         call = calls.export_cost(month=month, form=form, tz=tz, labels=labels)
         return self._transport.told(self._say.file(call))
 
+    reconcile_cost = _asks(calls.reconcile_cost)
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)
 

@@ -40,6 +40,14 @@ class FocusVersion(Enum):
     V1_4 = "1.4"
 
 
+class ExportFormat(Enum):
+    """A form in which the ledger leaves as a file."""
+
+    FOCUS_1_4 = "focus-1.4"
+    FOCUS_1_2 = "focus-1.2"
+    CSV = "csv"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusContext:
     """What a file says of the cluster as a whole."""

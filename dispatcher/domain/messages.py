@@ -9,7 +9,7 @@ from enum import Enum
 from longshore.dispatcher.domain.audit import AuditEntry
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.domain.ledger import BookedHour, InstanceBill, Interval
+from longshore.dispatcher.domain.ledger import BookedCorrection, BookedHour, InstanceBill, Interval
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
 from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
@@ -197,6 +197,13 @@ class InsertToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddCorrections:
+    """Add what is booked beside the lines; what was added before stays as it is."""
+
+    corrections: tuple[BookedCorrection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveToken:
     """Insert or replace what is kept of a token."""
 
@@ -255,6 +262,7 @@ Change = (
     | SaveInterval
     | SaveBill
     | SaveBookedHour
+    | AddCorrections
     | InsertToken
     | SaveToken
     | NoteTokenUse

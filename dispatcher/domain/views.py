@@ -22,6 +22,7 @@ class ProblemKind(Enum):
     SECRETS = "secrets"
     CERTIFICATE = "certificate"
     ISSUER = "issuer"
+    COST_EXPORT = "cost_export"
     CREDENTIALS = "credentials"
     LISTINGS = "listings"
     CREATES = "creates"

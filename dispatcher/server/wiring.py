@@ -27,6 +27,7 @@ from longshore.dispatcher.api.render.events import RENDERING
 from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.config import unix_socket
+from longshore.dispatcher.config.cost_files import biller_of
 from longshore.dispatcher.config.loading import (
     Config,
     auth_mode,
@@ -45,12 +46,14 @@ from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.server.certificate import Certificate
 from longshore.dispatcher.server.clock import SteadyClock
+from longshore.dispatcher.service.cost_exports import CostExports
 from longshore.dispatcher.service.events import (
     Broker,
     ContainerNotifier,
     log_restored,
     publish_event,
 )
+from longshore.dispatcher.service.export_folder import ExportFolder, ExportTerms
 from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services, make_services
@@ -150,7 +153,6 @@ class Server:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
-        await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
         vault = await self._open_store(stack)
         store, logs = vault.store, self._logs(stack, watchers)
@@ -208,7 +210,8 @@ class Server:
             limits=config.limits,
             policies=policies_of(config),
             cost=config.cost,
-            watched=entry.watched(),
+            biller=biller_of(config),
+            watched=[*entry.watched(), *self._export_files(stack, store)],
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
@@ -229,6 +232,7 @@ class Server:
 
     async def _open_store(self, stack: contextlib.AsyncExitStack) -> Vault:
         config = self._config
+        await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         store = await asyncio.to_thread(
             Store.open,
             config.store,
@@ -468,6 +472,16 @@ class Server:
             self._begin(stack, issuer.keep_fresh(), name="issuer")
         return _Entry(certificate=certificate, issuer=issuer)
 
+    def _export_files(self, stack: contextlib.AsyncExitStack, store: Store) -> list[Watched]:
+        """Have the ledger's files written where the configuration says so; return what to watch."""
+        terms = _export_terms(self._config)
+        if terms is None:
+            return []
+        exports = CostExports(store=store, now=self._clock.now, context=biller_of(self._config))
+        folder = ExportFolder(terms, exports=exports, ledger=store.ledger, wall=time.time)
+        self._begin(stack, folder.keep_for_ever(), name="files of cost")
+        return [Watched(kind=ProblemKind.COST_EXPORT, problem=folder.problem)]
+
     def _begin(
         self, stack: contextlib.AsyncExitStack, work: Coroutine[None, None, None], *, name: str
     ) -> None:
@@ -546,6 +560,21 @@ def _own_version() -> str:
         return version("longshore")
     except PackageNotFoundError:
         return "0+sources"
+
+
+def _export_terms(config: Config) -> ExportTerms | None:
+    """Return where the ledger's files are written to, None for nowhere."""
+    export = config.cost.export
+    if not export.dir:
+        return None
+    return ExportTerms(
+        directory=Path(export.dir),
+        cron=export.cron,
+        format=export.format,
+        time_zone=export.tz,
+        cluster=config.cluster,
+        currency=config.cost.currency,
+    )
 
 
 def _make_private_directory(path: Path) -> None:

@@ -8,13 +8,12 @@ written meanwhile. Amounts are rounded as they leave, so that those of any file 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, assert_never
 
 from longshore.dispatcher.cost.csv_export import lines_csv
-from longshore.dispatcher.cost.focus import FocusContext, FocusVersion, focus_csv
+from longshore.dispatcher.cost.focus import ExportFormat, FocusContext, FocusVersion, focus_csv
 from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.cost.rollups import group_of, lines_between
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine
@@ -29,14 +28,6 @@ UNKNOWN_BILLER: Final = FocusContext(
     provider="unknown", service="unknown", account_id="unknown", cluster="default"
 )
 """What FOCUS files say where nobody has told who bills."""
-
-
-class ExportFormat(Enum):
-    """A form of a file."""
-
-    FOCUS_1_4 = "focus-1.4"
-    FOCUS_1_2 = "focus-1.2"
-    CSV = "csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +65,10 @@ class CostExports:
 
     def file(self, export: CostExport, seen: Seen) -> Iterator[str]:
         """Return the file with what is seen, line by line; the iterator raises `StoreBusy`."""
-        lines = self.lines(export.hours, seen)
+        return self.file_of(self.lines(export.hours, seen), export)
+
+    def file_of(self, lines: Iterable[CostLine], export: CostExport) -> Iterator[str]:
+        """Return the file of lines, in their order, line by line."""
         match export.format:
             case ExportFormat.CSV:
                 return lines_csv(lines, export.labels)

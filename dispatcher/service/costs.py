@@ -19,7 +19,7 @@ from longshore.dispatcher.cost.rollups import Totals, add_up, booked_hour, lines
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, PriceSource, Total
 from longshore.dispatcher.domain.messages import SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
-from longshore.dispatcher.domain.queries import LedgerSums
+from longshore.dispatcher.domain.queries import CorrectedHour, LedgerSums
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
@@ -104,6 +104,10 @@ class CostService:
         found: list[Totals] = []
         for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
             totals = dict(booked)
+            for each in sums.corrections:
+                if from_hour <= counted_hour(each) < until_hour:
+                    total = Total(quantity_ms=each.quantity_ms, grains=each.grains)
+                    totals[each.group] = totals.get(each.group, Total()).plus(total)
             for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
                 for group, total in rest[hour].items():
                     totals[group] = totals.get(group, Total()).plus(total)
@@ -141,6 +145,18 @@ class CostService:
         facts = self._store.ledger.facts(hour, hour + 1)
         end_ms = (hour + 1) * MS_PER_HOUR
         return booked_hour(facts, hour, labels=self.labels, marks=marks, now_ms=end_ms)
+
+
+def counted_hour(correction: CorrectedHour) -> int:
+    """Return the hour in which a correction counts: that which it is about while its month is
+    open, else that in which it was booked, since what a closed month came to stays as it is.
+    """
+    return correction.booked_hour if is_closed(correction.about_hour) else correction.about_hour
+
+
+def is_closed(hour: int) -> bool:
+    """Return whether the month of an hour is closed; no month is so far."""
+    return hour < 0
 
 
 def seen_by(caller: Principal) -> Seen:

@@ -17,6 +17,7 @@ from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExports
+from longshore.dispatcher.service.cost_reconciling import Reconciler
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
@@ -48,6 +49,7 @@ class Services:
     secrets: SecretService
     costs: CostService
     exports: CostExports
+    reconciler: Reconciler
     efficiency: EfficiencyService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
@@ -116,6 +118,7 @@ def make_services(
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
         exports=CostExports(store=store, now=now, context=biller),
+        reconciler=Reconciler(store=store, now=now, labels=cost.labels, cluster=biller.cluster),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         efficiency=EfficiencyService(view=view, store=store, now=now),
         metrics=lambda: metrics.exposition(

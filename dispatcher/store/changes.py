@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.messages import (
     AddContainer,
+    AddCorrections,
     Change,
     DeleteLaunch,
     InsertContainers,
@@ -31,7 +32,14 @@ from longshore.dispatcher.domain.messages import (
     SaveSpec,
     SaveToken,
 )
-from longshore.dispatcher.store import access_records, codec, ledger_records, sqlite, tables
+from longshore.dispatcher.store import (
+    access_records,
+    codec,
+    ledger_corrections,
+    ledger_records,
+    sqlite,
+    tables,
+)
 from longshore.dispatcher.store.errors import NoSuchContainer
 from longshore.dispatcher.store.idempotency import claim_key
 from longshore.dispatcher.store.job_changes import (
@@ -93,6 +101,7 @@ _Single = (
     | SaveSecrets
     | RemoveSecret
     | SaveBookedHour
+    | AddCorrections
     | _OfAccess
 )
 
@@ -137,8 +146,18 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         case RemoveSecret():
             named = {"of_project": change.project, "called": change.name}
             connection.execute(_DELETE_SECRET, named)
+        case SaveBookedHour() | AddCorrections():
+            _apply_of_ledger(connection, change)
+        case _:
+            assert_never(change)
+
+
+def _apply_of_ledger(connection: Connection, change: SaveBookedHour | AddCorrections) -> None:
+    match change:
         case SaveBookedHour():
             ledger_records.save_booked_hour(connection, change.booked)
+        case AddCorrections():
+            ledger_corrections.add(connection, change.corrections)
         case _:
             assert_never(change)
 

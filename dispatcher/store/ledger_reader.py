@@ -11,8 +11,13 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 
 from longshore.dispatcher.domain.ledger import InstanceBill, Interval
-from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
-from longshore.dispatcher.store import ledger_groups, ledger_records
+from longshore.dispatcher.domain.queries import (
+    CorrectedInstance,
+    LedgerDue,
+    LedgerFacts,
+    LedgerSums,
+)
+from longshore.dispatcher.store import ledger_corrections, ledger_groups, ledger_records
 
 
 class LedgerReader:
@@ -38,6 +43,11 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_groups.fetch_due(connection, before_hour=before_hour, at_most=at_most)
 
+    def first_hour(self) -> int | None:
+        """Return the first hour since the epoch of which anything is known, None for none."""
+        with self._snapshot() as connection:
+            return ledger_groups.fetch_first_hour(connection)
+
     def facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
@@ -54,4 +64,13 @@ class LedgerReader:
             first = max(booked_until, min((start for start, _ in spans), default=0))
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
             totals = tuple(ledger_groups.fetch_totals(connection, spans))
-        return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)
+            since = min((start for start, _ in spans), default=0)
+            corrections = ledger_corrections.fetch_by_hour(connection, since, until_hour)
+        return LedgerSums(
+            totals=totals, booked_until=booked_until, facts=facts, corrections=corrections
+        )
+
+    def corrections(self, from_hour: int, until_hour: int) -> list[CorrectedInstance]:
+        """Return what was booked beside the lines of the hours [from, until)."""
+        with self._snapshot() as connection:
+            return list(ledger_corrections.fetch_by_instance(connection, from_hour, until_hour))

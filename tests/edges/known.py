@@ -11,6 +11,7 @@ from tests.edges.defects_api import API
 from tests.edges.defects_billing import BILLING
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
+from tests.edges.defects_cost_doors import COST_DOORS
 from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
@@ -28,6 +29,7 @@ DEFECTS: Final = (
         *BILLING,
         *BUDGETS,
         *CLIENT,
+        *COST_DOORS,
         *COST_FILES,
         *INSIDE,
         *LOGS,

@@ -6,18 +6,25 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 
 import aiohttp
 import pytest
 from focus_data_toolkit.model.validator import lint_focus_1_4_structure
 
+from longshore.dispatcher.api.routes import cost_files
+from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.cli.commands.main import main
+from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.cost.report import Seen
+from longshore.dispatcher.domain.ledger import CostLine
 from longshore.dispatcher.domain.principals import Door, Principal, Role
 from longshore.dispatcher.service.contracts import Forbidden
-from longshore.dispatcher.service.cost_exports import CostExport, ExportFormat
+from longshore.dispatcher.service.cost_exports import CostExport, CostExports
+from longshore.dispatcher.store.errors import StoreBusy
 from tests.api_server import Client, connected
 from tests.cli_server import CliServer, cli_server
 from tests.ledger_facts import NOW, OCTOBER, small_ledger
@@ -103,6 +110,48 @@ def test_a_file_that_cannot_be_written_is_told_and_the_old_one_stays(
     assert main(["cost", "export", "--month", "2026-13", "-o", str(path)]) == 2
     assert 'is no month: write it as "2026-10"' in capsys.readouterr().err
     assert path.read_text() == "old"
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """Have the store refuse to be read behind so many lines."""
+    really = CostExports.lines
+
+    def lines(exports: CostExports, hours: range, seen: Seen) -> Iterator[CostLine]:
+        yield from islice(really(exports, hours, seen), after)
+        raise StoreBusy("too much is read already")
+
+    monkeypatch.setattr(CostExports, "lines", lines)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_file_that_is_cut_off_is_told_and_the_old_one_stays(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost_files, "_ROWS_AT_ONCE", 1)
+    breaking(monkeypatch, after=2)
+    path = tmp_path / "x.csv"
+    path.write_text("old")
+    assert main(["cost", "export", "--month", "2026-10", "-o", str(path)]) in {1, 3}
+    assert capsys.readouterr().err != ""
+    assert [each.name for each in tmp_path.iterdir()] == ["x.csv"]
+    assert path.read_text() == "old"
+
+
+async def test_a_store_that_cannot_be_read_is_told_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaking(monkeypatch, after=0)
+    async with connected(ApiRig(now=NOW)) as client:
+        status, answer = await client.call("GET", "/v1/cost/export?month=2026-10")
+        assert (status, answer["detail"]) == (503, "too much is read already")
+
+
+async def test_exports_are_few_at_a_time() -> None:
+    limits = replace(ApiLimits(), concurrent_exports=0)
+    async with connected(ApiRig(now=NOW), limits=limits) as client:
+        status, answer = await client.call("GET", "/v1/cost/export?month=2026-10")
+        assert status == 503
+        assert "0 exports of cost at most" in answer["detail"]
 
 
 def caller(name: str, *projects: str) -> Principal:

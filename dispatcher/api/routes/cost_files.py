@@ -15,12 +15,12 @@ from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.api.validate.parameters import Choice, Text
+from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.service.cost_exports import (
     LABELS_MOST,
     CostExport,
     CostExports,
-    ExportFormat,
 )
 from longshore.dispatcher.service.cost_periods import month_in
 from longshore.dispatcher.store.errors import StoreBusy

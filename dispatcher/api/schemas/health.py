@@ -14,6 +14,7 @@ ProblemWord = Annotated[
         extra_json_schema={
             "enum": [
                 *("store", "stopping", "logs", "disk", "secrets", "certificate", "issuer"),
+                "cost_export",
                 *("credentials", "listings", "creates", "creates_in_doubt", "boots", "destroys"),
             ]
         }

@@ -1,6 +1,6 @@
 """`longshore cost`: what was spent, by whom, for what and when; and the ledger as files.
 
-By itself it is the report; `export` is a command of it.
+By itself it is the report; `export` and `reconcile` are commands of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
-from longshore.dispatcher.cli.commands.cost_files import export
+from longshore.dispatcher.cli.commands.cost_files import export, reconcile
 from longshore.dispatcher.cli.options import json_option, server_command
 
 _CENT = Decimal("0.01")
@@ -151,3 +151,4 @@ cost = click.Group(
     subcommand_metavar="[COMMAND]",
 )
 cost.add_command(export)
+cost.add_command(reconcile)
