@@ -81,12 +81,13 @@ def make_app(
         containers=ContainerRoutes(
             services.containers,
             services.logs,
+            services.spent,
             bodies=bodies,
             decoder=decoder,
             page_bytes=limits.page_bytes,
         ),
         logs=LogRoutes(services.containers, services.logs, gate=logs, limits=limits),
-        jobs=JobRoutes(services.jobs, bodies=bodies, decoder=job_decoder, limits=limits, now=now),
+        jobs=_jobs(services, bodies, job_decoder, limits, now),
         explain=ExplainRoute(services.containers),
         instances=InstanceRoutes(services.instances, bodies=bodies, now=now),
         secrets=SecretRoutes(services.secrets, bodies=bodies),
@@ -125,6 +126,25 @@ def make_app(
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
     return app
+
+
+def _jobs(
+    services: Services,
+    bodies: Bodies,
+    decoder: JobDecoder,
+    limits: ApiLimits,
+    now: Callable[[], float | None],
+) -> JobRoutes:
+    """Return the routes of jobs."""
+    return JobRoutes(
+        services.jobs,
+        services.estimates,
+        services.spent,
+        bodies=bodies,
+        decoder=decoder,
+        limits=limits,
+        now=now,
+    )
 
 
 def _decoders(

@@ -321,13 +321,15 @@ def _with_command(command: Sequence[str], fields: Mapping[str, object]) -> dict[
     return {"command": list(command), **fields} if command else dict(fields)
 
 
-def container(container_id: str, *, tree: bool = False) -> TypedCall[ContainerAnswer]:
+def container(
+    container_id: str, *, tree: bool = False, costs: bool = False
+) -> TypedCall[ContainerAnswer]:
     """Return one container as it is now.
 
     With `tree` it has `cost_of_tree_usd`, if it submitted any from inside; that takes the longer,
-    the more these are.
+    the more these are. With `costs` it and each attempt say what they have cost up to now.
     """
-    query = [("tree", "true")] if tree else []
+    query = [(name, "true") for name, wanted in (("tree", tree), ("costs", costs)) if wanted]
     return _typed(ContainerAnswer, "container", container_id, query=query)
 
 
@@ -416,9 +418,13 @@ def plan_job(
     return _typed(PlanAnswer, "plan_job", query=query, body=_job_body(tasks, fields))
 
 
-def job(job_id: str) -> TypedCall[JobAnswer]:
-    """Return one job, with its tasks, as it is now."""
-    return _typed(JobAnswer, "job", job_id)
+def job(job_id: str, *, costs: str = "none") -> TypedCall[JobAnswer]:
+    """Return one job, with its tasks, as it is now.
+
+    With `costs` "task" it has what its tasks cost, with "index" also the elements of its arrays.
+    """
+    query = [("costs", costs)] if costs != "none" else []
+    return _typed(JobAnswer, "job", job_id, query=query)
 
 
 def jobs(

@@ -8,7 +8,7 @@ it stays a row of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -17,6 +17,7 @@ from typing import Final
 from longshore.dispatcher.cost.money import split
 from longshore.dispatcher.cost.rollups import Totals
 from longshore.dispatcher.domain.ledger import BilledState, Column, CostGroup, CostOutcome, Total
+from longshore.dispatcher.domain.queries import Successes
 
 NONE: Final = "(none)"
 """What a row is called whose lines have nothing in a dimension."""
@@ -33,6 +34,11 @@ _DIMENSIONS: Final[Mapping[str, Callable[[CostGroup], str]]] = {
     "state": lambda group: group.state.value,
     "cause": lambda group: group.cause,
     "outcome": lambda group: group.outcome.value,
+}
+_WHOSE: Final[Mapping[str, Callable[[Successes], str]]] = {
+    "project": lambda found: found.project,
+    "user": lambda found: found.user,
+    "job": lambda found: found.job_name,
 }
 DIMENSIONS: Final = tuple(sorted(_DIMENSIONS))
 """By what rows can be told apart, beside labels."""
@@ -105,12 +111,38 @@ class Seen:
     user: str = ""
     user_projects: frozenset[str] = frozenset()
 
-    def sees(self, group: CostGroup) -> bool:
-        """Return whether the caller is shown what is booked to a group."""
+    def sees(self, group: CostGroup | Successes) -> bool:
+        """Return whether the caller is shown what is booked to a group, or succeeded there."""
         if self.everything or group.project in self.projects:
             return self.everything or bool(group.project)
         own = bool(self.user) and group.user == self.user
         return own and group.project in self.user_projects
+
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "project": "project",
+    "user": "user",
+    "job": "job_name",
+    "type": "type_name",
+    "market": "preemptible",
+    "zone": "zone",
+    "cause": "cause",
+}
+
+
+def fields_for(
+    by: Collection[str], *, idle: Idle, seen: Seen, only: Collection[str]
+) -> frozenset[str]:
+    """Return which fields of groups a report is made of; the rest may be added up before."""
+    dimensions = {*by, *only}
+    needed = {_FIELDS[each] for each in dimensions if each in _FIELDS}
+    if any(each.startswith(LABEL) for each in dimensions):
+        needed.add("labels")
+    if not seen.everything or idle is Idle.SHARE:
+        needed |= {"project", "user"}
+    if idle is Idle.SHARE:
+        needed |= {"type_name", "preemptible", "zone"}
+    return frozenset(needed)
 
 
 def is_dimension(name: str) -> bool:
@@ -138,9 +170,31 @@ def rows_of(
         for group, amounts in booked:
             if seen.sees(group) and all(_value(group, d) == v for d, v in only.items()):
                 values = tuple(_value(group, dimension) for dimension in by)
-                sums[values] = sums.get(values, Amounts()).plus(amounts)
+                known = sums.get(values)
+                sums[values] = amounts if known is None else known.plus(amounts)
         found += [CostRow(step=number, values=v, amounts=a) for v, a in sorted(sums.items())]
     return found
+
+
+def counts_successes(by: Sequence[str], only: Mapping[str, str]) -> bool:
+    """Return whether each row of a report is about work that succeeds or not.
+
+    That is where they are told apart, and chosen, by whose work it is and its name alone.
+    """
+    return "job" in by and _WHOSE.keys() >= {*by, *only}
+
+
+def successes_of(
+    found: Iterable[Successes], by: Sequence[str], *, seen: Seen, only: Mapping[str, str]
+) -> dict[tuple[int, tuple[str, ...]], int]:
+    """Return how many containers succeeded, by a row's step and values."""
+    sums: dict[tuple[int, tuple[str, ...]], int] = {}
+    for each in found:
+        values = {dimension: of(each) or NONE for dimension, of in _WHOSE.items()}
+        if seen.sees(each) and all(values[d] == wanted for d, wanted in only.items()):
+            key = each.span, tuple(values[dimension] for dimension in by)
+            sums[key] = sums.get(key, 0) + each.number
+    return sums
 
 
 def sum_of(rows: Iterable[CostRow]) -> Amounts:

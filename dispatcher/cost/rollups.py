@@ -9,6 +9,7 @@ from longshore.dispatcher.cost.prices import PriceBook
 from longshore.dispatcher.cost.tiling import lines_of
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
+    BilledState,
     BookedHour,
     CostGroup,
     CostLine,
@@ -76,11 +77,20 @@ def add_up(lines: Iterable[CostLine], labels: Collection[str]) -> dict[int, Tota
 
 
 def booked_hour(
-    facts: LedgerFacts, hour: int, *, labels: Collection[str], marks: int, now_ms: int
+    lines: Iterable[CostLine], hour: int, *, labels: Collection[str], marks: int
 ) -> BookedHour:
-    """Return the rollup of an hour: the same facts give the same rollup, to the byte."""
-    lines = lines_between(facts, from_hour=hour, until_hour=hour + 1, now_ms=now_ms)
+    """Return the rollup of the lines of an hour: the same lines give the same, to the byte."""
     totals = add_up(lines, labels).get(hour, {})
     return BookedHour(
         hour=hour, totals=tuple(sorted(totals.items(), key=lambda each: repr(each[0]))), marks=marks
     )
+
+
+def direct_by_container(lines: Iterable[CostLine]) -> dict[str, int]:
+    """Return what the attempts of each container cost in lines, in grains."""
+    found: dict[str, int] = {}
+    for line in lines:
+        if line.state is BilledState.WORK and line.account.container_id:
+            id_ = line.account.container_id
+            found[id_] = found.get(id_, 0) + line.grains
+    return found

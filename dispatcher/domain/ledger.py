@@ -15,9 +15,11 @@ Times are whole milliseconds since the epoch, and spans are half-open.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
+from typing import Any
 
 from longshore.drivers.billing import NOTHING_BILLED, Billed, BillingRule
 
@@ -243,6 +245,25 @@ class CostGroup:
     outcome: CostOutcome
     price_source: PriceSource
 
+    def but_for(self, needed: Collection[str]) -> CostGroup:
+        """Return it with nothing in those fields that can be left out and are not `needed`."""
+        left_out: dict[str, Any] = {n: v for n, v in _NOTHING_IN.items() if n not in needed}
+        return replace(self, **left_out)
+
+
+_NOTHING_IN = {
+    "project": "",
+    "user": "",
+    "job_name": "",
+    "labels": (),
+    "type_name": "",
+    "preemptible": False,
+    "zone": "",
+    "cause": "",
+}
+GROUP_FIELDS = frozenset(_NOTHING_IN)
+"""The fields of a group that may be left out of a question."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
@@ -292,3 +313,5 @@ class BookedHour:
     totals: tuple[tuple[CostGroup, Total], ...]
     #: How often something was noted to have changed in it when it was reckoned.
     marks: int
+    #: What containers cost in all whose last attempt ended in it, by id, in grains.
+    containers: tuple[tuple[str, int], ...] = ()

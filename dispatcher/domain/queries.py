@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import (
     Attempt,
@@ -156,6 +157,44 @@ class LedgerSums:
     facts: LedgerFacts
     #: What is about that time, or was booked in it.
     corrections: Sequence[CorrectedHour]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpentFacts:
+    """Some attempts, by their ids, with all that the ledger knows of their instances meanwhile."""
+
+    attempts: tuple[str, ...]
+    facts: LedgerFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartCost:
+    """What the ended attempts of a part of a job cost."""
+
+    task: str
+    #: None for a whole task.
+    array_index: int | None
+    cost_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCosts:
+    """What a job's ended attempts cost, by task; and by element, the dearest, if so wanted."""
+
+    tasks: tuple[PartCost, ...]
+    elements: tuple[PartCost, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Successes:
+    """How many containers of one user and name succeeded in a span that was asked for."""
+
+    #: The position of the span.
+    span: int
+    project: str
+    user: str
+    job_name: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,6 +118,17 @@ def _efficiency(key: WorkKey, runs: Sequence[MeasuredRun], market: Market) -> Ef
     )
 
 
+def usd_per_hour_of(spec: ContainerSpec, market: Market) -> Decimal | None:
+    """Return what an hour of a container costs on the type that it would go to as things are.
+
+    None where it fits none.
+    """
+    type_ = _cheapest(spec, spec.resources, spec.unnamed, market)
+    if type_ is None:
+        return None
+    return _usd_per_hour(type_, need(type_, spec.resources, spec.unnamed), market)
+
+
 def percentile(values: Sequence[float]) -> float:
     """Return the 95th percentile: the least of the values that so many of them do not exceed."""
     return sorted(values)[math.ceil(_PERCENTILE * len(values)) - 1]

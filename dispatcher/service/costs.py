@@ -9,14 +9,29 @@ billed) are booked again. What is not booked yet is reckoned anew with each ques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
-from longshore.dispatcher.cost.report import CostRow, Idle, Seen, rows_of
-from longshore.dispatcher.cost.rollups import Totals, add_up, booked_hour, lines_between
-from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, PriceSource, Total
+from longshore.dispatcher.cost.report import (
+    CostRow,
+    Idle,
+    Seen,
+    counts_successes,
+    fields_for,
+    rows_of,
+    successes_of,
+)
+from longshore.dispatcher.cost.rollups import (
+    Totals,
+    add_up,
+    booked_hour,
+    direct_by_container,
+    lines_between,
+)
+from longshore.dispatcher.cost.spent import direct_grains
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, BookedHour, CostLine, PriceSource, Total
 from longshore.dispatcher.domain.messages import SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
 from longshore.dispatcher.domain.queries import CorrectedHour, LedgerSums
@@ -54,6 +69,9 @@ class CostReport:
     booked_until: float
     #: How much instance time has no price, and so no cost, in milliseconds.
     unpriced_ms: int
+    #: How many containers succeeded, by a row's step and values; None where rows are not of work
+    #: alone. Who has none is not in it.
+    successes: Mapping[tuple[int, tuple[str, ...]], int] | None
 
 
 class CostService:
@@ -75,9 +93,10 @@ class CostService:
             raise Unavailable(str(error)) from error
 
     def _report(self, question: CostQuestion, caller: Principal, now: float) -> CostReport:
-        sums = self._store.ledger.sums(question.steps)
-        steps = self._with_the_rest(question.steps, sums, now)
         seen = seen_by(caller)
+        needed = fields_for(question.by, idle=question.idle, seen=seen, only=question.only)
+        sums = self._store.ledger.sums(question.steps, needed)
+        steps = self._with_the_rest(question.steps, sums, needed, now)
         rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
         unpriced_ms = sum(
             total.quantity_ms
@@ -90,10 +109,23 @@ class CostService:
             as_of=now,
             booked_until=sums.booked_until * 3600.0,
             unpriced_ms=unpriced_ms,
+            successes=self._successes(question, seen),
         )
 
+    def _successes(
+        self, question: CostQuestion, seen: Seen
+    ) -> Mapping[tuple[int, tuple[str, ...]], int] | None:
+        if not counts_successes(question.by, question.only):
+            return None
+        found = self._store.ledger.successes(question.steps)
+        return successes_of(found, question.by, seen=seen, only=question.only)
+
     def _with_the_rest(
-        self, steps: Sequence[tuple[int, int]], sums: LedgerSums, now: float
+        self,
+        steps: Sequence[tuple[int, int]],
+        sums: LedgerSums,
+        needed: Collection[str],
+        now: float,
     ) -> list[Totals]:
         """Return the sums of each step, with what is not booked yet."""
         now_ms = round(now * 1000)
@@ -107,9 +139,11 @@ class CostService:
             for each in sums.corrections:
                 if from_hour <= counted_hour(each) < until_hour:
                     total = Total(quantity_ms=each.quantity_ms, grains=each.grains)
-                    totals[each.group] = totals.get(each.group, Total()).plus(total)
+                    group = each.group.but_for(needed)
+                    totals[group] = totals.get(group, Total()).plus(total)
             for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
-                for group, total in rest[hour].items():
+                for whole, total in rest[hour].items():
+                    group = whole.but_for(needed)
                     totals[group] = totals.get(group, Total()).plus(total)
             found.append(totals)
         return found
@@ -142,9 +176,26 @@ class CostService:
         return len(due.hours) >= HOURS_AT_ONCE
 
     def _reckon(self, hour: int, marks: int) -> BookedHour:
-        facts = self._store.ledger.facts(hour, hour + 1)
-        end_ms = (hour + 1) * MS_PER_HOUR
-        return booked_hour(facts, hour, labels=self.labels, marks=marks, now_ms=end_ms)
+        facts, end_ms = self._store.ledger.facts(hour, hour + 1), (hour + 1) * MS_PER_HOUR
+        lines = list(lines_between(facts, from_hour=hour, until_hour=hour + 1, now_ms=end_ms))
+        booked = booked_hour(lines, hour, labels=self.labels, marks=marks)
+        return replace(booked, containers=tuple(self._costs_of_ended(hour, lines)))
+
+    def _costs_of_ended(self, hour: int, lines: Sequence[CostLine]) -> Iterator[tuple[str, int]]:
+        """Yield what containers cost in all that may have ended in an hour, in grains.
+
+        Of those that began in it, its lines tell all.
+        """
+        in_hour = direct_by_container(lines)
+        for container_id, first_ms in sorted(self._store.ledger.ended_in(hour).items()):
+            if first_ms >= hour * MS_PER_HOUR:
+                yield container_id, in_hour.get(container_id, 0)
+                continue
+            known = self._store.ledger.facts_of_container(container_id)
+            if known is not None:
+                end_ms = (hour + 1) * MS_PER_HOUR
+                costs = direct_grains(known.facts, known.attempts, now_ms=end_ms)
+                yield container_id, sum(costs.values())
 
 
 def counted_hour(correction: CorrectedHour) -> int:

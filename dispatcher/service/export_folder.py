@@ -21,7 +21,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.cost.utc_calendar import HOUR_S, utc_hour_text
 from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import Schedule
-from longshore.dispatcher.domain.ledger import CostLine
+from longshore.dispatcher.domain.ledger import CostGroup, CostLine
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.service.cost_exports import HOURS_AT_ONCE, CostExport, CostExports
 from longshore.dispatcher.service.cost_periods import month_in
@@ -50,6 +50,7 @@ LOOK_EACH_S: Final = 30.0
 """How often the clock is looked at, which may be set meanwhile."""
 _ROWS_AT_ONCE: Final = 1000
 _EVERYTHING: Final = Seen(everything=True)
+_FIELDS: Final = frozenset(each.name for each in fields(CostGroup))
 
 _log = structlog.get_logger(__name__)
 
@@ -213,7 +214,8 @@ class ExportFolder:
     def _booked(self, hours: range) -> str:
         """Return the hash of what is booked of some hours, "" where not all is."""
         days = range(hours.start, hours.stop, HOURS_AT_ONCE)
-        sums = self._ledger.sums([(day, min(day + HOURS_AT_ONCE, hours.stop)) for day in days])
+        spans = [(day, min(day + HOURS_AT_ONCE, hours.stop)) for day in days]
+        sums = self._ledger.sums(spans, _FIELDS)
         if sums.booked_until < hours.stop:
             return ""
         told = [sorted(totals.items(), key=repr) for totals in sums.totals]

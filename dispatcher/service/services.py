@@ -20,12 +20,14 @@ from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExport
 from longshore.dispatcher.service.cost_reconciling import Reconciler
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
+from longshore.dispatcher.service.estimates import EstimateService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
 from longshore.dispatcher.service.secrets import SecretService
+from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import Vault
@@ -51,6 +53,8 @@ class Services:
     exports: CostExports
     reconciler: Reconciler
     efficiency: EfficiencyService
+    estimates: EstimateService
+    spent: SpentService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -121,6 +125,8 @@ def make_services(
         reconciler=Reconciler(store=store, now=now, labels=cost.labels, cluster=biller.cluster),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         efficiency=EfficiencyService(view=view, store=store, now=now),
+        estimates=EstimateService(policies=policies, view=view, store=store, now=now),
+        spent=SpentService(store=store, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

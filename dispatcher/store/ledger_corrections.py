@@ -46,7 +46,7 @@ def fetch_by_hour(connection: Connection, from_hour: int, until_hour: int) -> li
     """Return the sums of what is about some hours, or was booked in them, in order."""
     which = or_(*(hour.between(from_hour, until_hour - 1) for hour in _HOURS))
     query = select(*_HOURS, _KEPT.group_id, *_SUMS).where(which).group_by(*_HOURS, _KEPT.group_id)
-    groups = fetch_groups(connection)
+    groups = fetch_groups(connection, select(_KEPT.group_id).where(which))
     return [
         CorrectedHour(
             about_hour=about,

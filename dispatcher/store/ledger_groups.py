@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, literal, select
+from sqlalchemy import Connection, Select, bindparam, delete, func, insert, literal, select
 
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
@@ -32,6 +32,11 @@ _INSERT_GROUP = sqlite.insert_new(tables.groups)
 _FIND_GROUP = select(tables.groups.c.id).where(
     *(tables.groups.c[name] == bindparam(f"of_{name}") for name in _NAMES)
 )
+_TOLD_ALWAYS = frozenset({"state", "column", "outcome", "price_source"})
+_STATES = {state.value: state for state in BilledState}
+_COLUMNS = {column.value: column for column in Column}
+_OUTCOMES = {outcome.value: outcome for outcome in CostOutcome}
+_SOURCES = {source.value: source for source in PriceSource}
 _SAVE_BOOKED = sqlite.upsert(tables.booked, keep=())
 
 
@@ -39,7 +44,7 @@ def save_hour(connection: Connection, booked: BookedHour) -> None:
     """Replace the sums of an hour, and with them those of its day."""
     connection.execute(delete(tables.hours).where(tables.hours.c.hour == booked.hour))
     rows = [
-        {"hour": booked.hour, "group_id": group_id(connection, group), **_total_values(total)}
+        {"hour": booked.hour, "group_id": group_id(connection, group), **total_values(total)}
         for group, total in booked.totals
     ]
     if rows:
@@ -63,10 +68,11 @@ def _save_day(connection: Connection, day: int) -> None:
 
 def _sums(table: Any) -> list[Any]:
     """Return the columns that are added up."""
-    return [table.c[name] for name in _total_values(Total())]
+    return [table.c[name] for name in total_values(Total())]
 
 
-def _total_values(total: Total) -> dict[str, int]:
+def total_values(total: Total) -> dict[str, int]:
+    """Return the columns of a sum: amounts in two, which are added up apart."""
     whole, rest = divmod(total.grains, SPLIT)
     uncertain_whole, uncertain_rest = divmod(total.uncertain_grains, SPLIT)
     return {
@@ -80,13 +86,14 @@ def _total_values(total: Total) -> dict[str, int]:
 
 def group_id(connection: Connection, group: CostGroup) -> int:
     """Return the number of a group, a new one if it had none."""
-    values = _group_values(group)
+    values = group_values(group)
     connection.execute(_INSERT_GROUP, values)
     found = {f"of_{name}": value for name, value in values.items()}
     return int(connection.execute(_FIND_GROUP, found).scalar_one())
 
 
-def _group_values(group: CostGroup) -> dict[str, Any]:
+def group_values(group: CostGroup) -> dict[str, Any]:
+    """Return the row of a group, without its number."""
     return {
         "project": group.project,
         "user": group.user,
@@ -103,21 +110,22 @@ def _group_values(group: CostGroup) -> dict[str, Any]:
     }
 
 
-def _group_from_row(row: Row[Any]) -> CostGroup:
-    named = row._mapping
+def _group_of(values: Mapping[str, Any]) -> CostGroup:
+    """Return a group of these values, with nothing in the rest."""
+    labels = values.get("labels", "")
     return CostGroup(
-        project=row.project,
-        user=row.user,
-        job_name=row.job_name,
-        labels=_LABELS.decode(row.labels),
-        type_name=row.type_name,
-        preemptible=row.preemptible,
-        zone=row.zone,
-        state=BilledState(row.state),
-        column=Column(named["column"]),
-        cause=row.cause,
-        outcome=CostOutcome(row.outcome),
-        price_source=PriceSource(row.price_source),
+        project=values.get("project", ""),
+        user=values.get("user", ""),
+        job_name=values.get("job_name", ""),
+        labels=_LABELS.decode(labels) if labels else (),
+        type_name=values.get("type_name", ""),
+        preemptible=values.get("preemptible", False),
+        zone=values.get("zone", ""),
+        state=_STATES[values["state"]],
+        column=_COLUMNS[values["column"]],
+        cause=values.get("cause", ""),
+        outcome=_OUTCOMES[values["outcome"]],
+        price_source=_SOURCES[values["price_source"]],
     )
 
 
@@ -150,52 +158,61 @@ def fetch_first_hour(connection: Connection) -> int | None:
     return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
 
 
-def fetch_groups(connection: Connection) -> dict[int, CostGroup]:
-    """Return all groups that were ever booked, by their number."""
-    return {row.id: _group_from_row(row) for row in connection.execute(select(tables.groups))}
+def fetch_groups(connection: Connection, numbers: Select[tuple[int]]) -> dict[int, CostGroup]:
+    """Return the groups whose numbers a query has, by these."""
+    query = select(tables.groups).where(tables.groups.c.id.in_(numbers))
+    return {row.id: _group_of(row._asdict()) for row in connection.execute(query)}
 
 
 def fetch_totals(
-    connection: Connection, spans: Sequence[tuple[int, int]]
+    connection: Connection, spans: Sequence[tuple[int, int]], needed: Collection[str]
 ) -> Iterator[Mapping[CostGroup, Total]]:
-    """Yield, for each span of hours [from, until), the sums of what is booked, by group.
+    """Yield, for each span of hours [from, until), the sums of what is booked.
 
-    Whole days are read as such.
+    They are added up by what is `needed` of groups, which have nothing in the rest (see
+    `CostGroup.but_for`): a year has so many groups that to make them all takes seconds. Whole days
+    are read as such.
     """
-    groups = fetch_groups(connection)
     for from_hour, until_hour in spans:
         first_day, last_day = -(-from_hour // HOURS_PER_DAY), until_hour // HOURS_PER_DAY
-        found: dict[int, Total] = {}
+        found: dict[CostGroup, Total] = {}
         if first_day >= last_day:
-            _add_up(connection, _between(tables.hours, "hour", from_hour, until_hour), found)
+            _add_up(connection, tables.hours, (from_hour, until_hour), needed, found)
         else:
-            edges = (
+            _add_up(connection, tables.days, (first_day, last_day), needed, found)
+            for edge in (
                 (from_hour, first_day * HOURS_PER_DAY),
                 (last_day * HOURS_PER_DAY, until_hour),
-            )
-            for start, end in edges:
-                if start < end:
-                    _add_up(connection, _between(tables.hours, "hour", start, end), found)
-            _add_up(connection, _between(tables.days, "day", first_day, last_day), found)
-        yield {groups[group_id]: total for group_id, total in found.items()}
+            ):
+                if edge[0] < edge[1]:
+                    _add_up(connection, tables.hours, edge, needed, found)
+        yield found
 
 
-def _between(table: Any, period: str, first: int, end: int) -> Select[Any]:
-    return (
-        select(table.c.group_id, *(func.sum(column).label(column.name) for column in _sums(table)))
-        .where(table.c[period] >= first, table.c[period] < end)
-        .group_by(table.c.group_id)
+def _add_up(
+    connection: Connection,
+    table: Any,
+    span: tuple[int, int],
+    needed: Collection[str],
+    found: dict[CostGroup, Total],
+) -> None:
+    """Add the sums of a span of a table's periods to what is found."""
+    groups, period = tables.groups, table.columns[0]
+    names = [name for name in _NAMES if name in needed or name in _TOLD_ALWAYS]
+    columns = [groups.c[name] for name in names]
+    query = (
+        select(*columns, *(func.sum(column) for column in _sums(table)))
+        .select_from(table.join(groups, groups.c.id == table.c.group_id))
+        .where(period >= span[0], period < span[1])
+        .group_by(*columns)
     )
-
-
-def _add_up(connection: Connection, query: Select[Any], found: dict[int, Total]) -> None:
-    for group_id, quantity_ms, whole, rest, uncertain_whole, uncertain_rest in connection.execute(
-        query
-    ):
+    for row in connection.execute(query):
+        group = _group_of(dict(zip(names, row, strict=False)))
+        quantity_ms, whole, rest, uncertain_whole, uncertain_rest = row[len(names) :]
         total = Total(
             quantity_ms=quantity_ms,
             grains=whole * SPLIT + rest,
             uncertain_grains=uncertain_whole * SPLIT + uncertain_rest,
         )
-        known = found.get(group_id)
-        found[group_id] = total if known is None else known.plus(total)
+        known = found.get(group)
+        found[group] = total if known is None else known.plus(total)

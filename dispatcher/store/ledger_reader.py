@@ -1,23 +1,33 @@
 """Reading the ledger: what is to be booked, what is booked, and the facts of the rest.
 
-Stands alone: the store hands it out, and who reads anything else has no need of it.
+Stands alone: the store hands it out as it is, and has no method for each of these questions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.domain.queries import (
     CorrectedInstance,
+    JobCosts,
     LedgerDue,
     LedgerFacts,
     LedgerSums,
+    SpentFacts,
+    Successes,
 )
-from longshore.dispatcher.store import ledger_corrections, ledger_groups, ledger_records
+from longshore.dispatcher.store import (
+    ledger_corrections,
+    ledger_groups,
+    ledger_records,
+    past_runs,
+    spent_records,
+)
 
 
 class LedgerReader:
@@ -43,6 +53,14 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_groups.fetch_due(connection, before_hour=before_hour, at_most=at_most)
 
+    def ended_in(self, hour: int) -> dict[str, int]:
+        """Return the containers of which an attempt gave its place back in an hour.
+
+        With each stands when the first of its attempts got one, in milliseconds since the epoch.
+        """
+        with self._snapshot() as connection:
+            return ledger_records.fetch_ended_in(connection, hour)
+
     def first_hour(self) -> int | None:
         """Return the first hour since the epoch of which anything is known, None for none."""
         with self._snapshot() as connection:
@@ -53,17 +71,17 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_records.fetch_facts(connection, from_hour, until_hour)
 
-    def sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
+    def sums(self, spans: Sequence[tuple[int, int]], needed: Collection[str]) -> LedgerSums:
         """Return what is booked in spans of hours [from, until), and the facts of the rest.
 
-        All of it is from one moment.
+        All of it is from one moment. `needed` are the fields of groups by which it is added up.
         """
         with self._snapshot() as connection:
             booked_until = ledger_groups.fetch_booked_until(connection)
             until_hour = max((until for _, until in spans), default=0)
             first = max(booked_until, min((start for start, _ in spans), default=0))
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
-            totals = tuple(ledger_groups.fetch_totals(connection, spans))
+            totals = tuple(ledger_groups.fetch_totals(connection, spans, needed))
             since = min((start for start, _ in spans), default=0)
             corrections = ledger_corrections.fetch_by_hour(connection, since, until_hour)
         return LedgerSums(
@@ -74,3 +92,32 @@ class LedgerReader:
         """Return what was booked beside the lines of the hours [from, until)."""
         with self._snapshot() as connection:
             return list(ledger_corrections.fetch_by_instance(connection, from_hour, until_hour))
+
+    def past_runs(self, kind: WorkKind, since: float) -> PastRuns:
+        """Return what ended containers of a kind came to, if enough is known of them.
+
+        They are those of the latest `MOST_LOOKED_AT` attempts that ended at `since`, in seconds
+        since the epoch, or later. What was cancelled, and what had no price, is none.
+        """
+        with self._snapshot() as connection:
+            return past_runs.fetch_past_runs(connection, kind, since)
+
+    def facts_of_container(self, container_id: str) -> SpentFacts | None:
+        """Return what the attempts of a container go by; None where that is too much to read."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_facts_of_container(connection, container_id)
+
+    def facts_of_lost(self, job_id: str) -> SpentFacts | None:
+        """Return what a job's attempts that came to nothing go by; None where that is too much."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_facts_of_lost(connection, job_id)
+
+    def job_costs(self, job_id: str, *, by_index: bool) -> JobCosts:
+        """Return what a job's ended attempts cost by task, and with `by_index` by element."""
+        with self._snapshot() as connection:
+            return spent_records.fetch_job_costs(connection, job_id, by_index=by_index)
+
+    def successes(self, spans: Sequence[tuple[int, int]]) -> list[Successes]:
+        """Return how many containers succeeded in spans of hours [from, until)."""
+        with self._snapshot() as connection:
+            return list(past_runs.fetch_successes(connection, spans))

@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, or_, select
+from sqlalchemy import Connection, Row, bindparam, delete, func, or_, select, update
 
 from longshore.dispatcher.cost.dirty import hours_changed, hours_of
+from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
     Account,
@@ -27,6 +28,7 @@ from longshore.dispatcher.domain.queries import LATEST_BILLS, LedgerFacts
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.ledger_groups import save_hour
+from longshore.dispatcher.store.tables import containers
 from longshore.drivers.billing import Billed, BillingRule
 
 _RULE = msgspec.json.Decoder(BillingRule)
@@ -44,6 +46,17 @@ _SAVE_BILL = sqlite.upsert(tables.bills, keep=())
 _MARK = sqlite.count_up(tables.marks, "times")
 _UNMARK = delete(tables.marks).where(
     tables.marks.c.hour == bindparam("of_hour"), tables.marks.c.times == bindparam("as_read")
+)
+
+
+_SET_COST = (
+    update(containers)
+    .where(
+        containers.c.id == bindparam("of"),
+        containers.c.ended != "",
+        containers.c.cost_usd != bindparam("amount"),
+    )
+    .values(cost_usd=bindparam("amount"))
 )
 
 
@@ -72,7 +85,8 @@ def _interval_values(interval: Interval) -> dict[str, Any]:
     }
 
 
-def _interval_from_row(row: Row[Any]) -> Interval:
+def interval_from_row(row: Row[Any]) -> Interval:
+    """Return the interval of a row."""
     return Interval(
         instance_id=row.instance_id,
         holder=row.holder,
@@ -118,7 +132,8 @@ def _bill_values(bill: InstanceBill) -> dict[str, Any]:
     }
 
 
-def _bill_from_row(row: Row[Any]) -> InstanceBill:
+def bill_from_row(row: Row[Any]) -> InstanceBill:
+    """Return the bill of a row."""
     return InstanceBill(
         instance_id=row.instance_id,
         type_name=row.type_name,
@@ -154,7 +169,7 @@ def save_bills(connection: Connection, changes: Sequence[SaveBill]) -> None:
     for change in changes:
         found = select(tables.bills).where(tables.bills.c.instance_id == change.bill.instance_id)
         row = connection.execute(found).one_or_none()
-        before = None if row is None else _bill_from_row(row)
+        before = None if row is None else bill_from_row(row)
         connection.execute(_SAVE_BILL, _bill_values(change.bill))
         _mark(connection, hours_changed(before, change.bill))
 
@@ -162,6 +177,12 @@ def save_bills(connection: Connection, changes: Sequence[SaveBill]) -> None:
 def save_booked_hour(connection: Connection, booked: BookedHour) -> None:
     """Replace the rollup of an hour; a mark that came while it was reckoned stays."""
     save_hour(connection, booked)
+    if booked.containers:
+        amounts = [
+            {"of": container_id, "amount": str(in_dollars(grains))}
+            for container_id, grains in booked.containers
+        ]
+        connection.execute(_SET_COST, amounts)
     connection.execute(_UNMARK, {"of_hour": booked.hour, "as_read": booked.marks})
 
 
@@ -186,7 +207,35 @@ def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interva
     open_ = select(tables.intervals).where(tables.intervals.c.until_ms.is_(None), tables.IS_LONG)
     order = (tables.intervals.c.instance_id, tables.intervals.c.holder, tables.intervals.c.from_ms)
     intervals = connection.execute(open_.order_by(*order)).all()
-    return [_bill_from_row(row) for row in rows], [_interval_from_row(row) for row in intervals]
+    return [bill_from_row(row) for row in rows], [interval_from_row(row) for row in intervals]
+
+
+def fetch_ended_in(connection: Connection, hour: int) -> dict[str, int]:
+    """Return the containers of which an attempt gave its place back in an hour.
+
+    With each stands when the first of all its attempts got one, in milliseconds since the epoch.
+    """
+    ledger, from_ms = tables.intervals, hour * MS_PER_HOUR
+    there = select(ledger.c.container_id).where(
+        ledger.c.from_ms >= from_ms - tables.LONG_MS,
+        ledger.c.from_ms < from_ms + MS_PER_HOUR,
+        ledger.c.until_ms >= from_ms,
+        ledger.c.until_ms < from_ms + MS_PER_HOUR,
+    )
+    long = select(ledger.c.container_id).where(
+        tables.IS_LONG,
+        ledger.c.until_ms >= from_ms,
+        ledger.c.until_ms < from_ms + MS_PER_HOUR,
+    )
+    ended = there.union(long).subquery()
+    first = func.min(ledger.c.from_ms)
+    query = (
+        select(ledger.c.container_id, first)
+        .join(ended, ended.c.container_id == ledger.c.container_id)
+        .where(ledger.c.container_id != "")
+        .group_by(ledger.c.container_id)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> LedgerFacts:
@@ -211,13 +260,14 @@ def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> Ledg
     )
     rows = [*connection.execute(long), *connection.execute(lately)]
     return LedgerFacts(
-        bills=tuple(_bill_from_row(row) for row in found),
-        intervals=tuple(_interval_from_row(row) for row in rows),
-        prices=tuple(_price_rows(connection)),
+        bills=tuple(bill_from_row(row) for row in found),
+        intervals=tuple(interval_from_row(row) for row in rows),
+        prices=tuple(price_rows(connection)),
     )
 
 
-def _price_rows(connection: Connection) -> Iterable[PriceRow]:
+def price_rows(connection: Connection) -> Iterable[PriceRow]:
+    """Yield all prices that are known."""
     for row in connection.execute(select(tables.prices)):
         yield PriceRow(
             type_name=row.type_name,

@@ -20,6 +20,8 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
+    literal_column,
     or_,
 )
 
@@ -53,6 +55,30 @@ IS_LONG = or_(intervals.c.until_ms.is_(None), intervals.c.until_ms - intervals.c
 Index("ledger_intervals_by_from", intervals.c.from_ms)
 Index("ledger_intervals_long", intervals.c.until_ms, sqlite_where=IS_LONG, postgresql_where=IS_LONG)
 Index("ledger_intervals_by_container", intervals.c.container_id)
+# As text, since an index is used only for a query that says the very same.
+IS_ENDED_RUN = and_(
+    intervals.c.until_ms.is_not(None), intervals.c.job_name != literal_column("''", Text)
+)
+Index(
+    "ledger_intervals_by_work",
+    intervals.c.user,
+    intervals.c.job_name,
+    intervals.c.task,
+    intervals.c.until_ms,
+    sqlite_where=IS_ENDED_RUN,
+    postgresql_where=IS_ENDED_RUN,
+)
+# What was of use once it ended is an attempt that succeeded: an instance has no such interval.
+SUCCEEDED = intervals.c.outcome == literal_column("'useful'", Text)
+Index(
+    "ledger_intervals_succeeded",
+    intervals.c.until_ms,
+    intervals.c.project,
+    intervals.c.user,
+    intervals.c.job_name,
+    sqlite_where=SUCCEEDED,
+    postgresql_where=SUCCEEDED,
+)
 
 bills = Table(
     "ledger_bills",

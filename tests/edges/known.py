@@ -13,6 +13,7 @@ from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_doors import COST_DOORS
 from tests.edges.defects_cost_files import COST_FILES
+from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_remote import REMOTE
@@ -31,6 +32,7 @@ DEFECTS: Final = (
         *CLIENT,
         *COST_DOORS,
         *COST_FILES,
+        *ESTIMATES,
         *INSIDE,
         *LOGS,
         *REMOTE,

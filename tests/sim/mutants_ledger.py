@@ -182,6 +182,15 @@ BOOKED = (
         test=f"{_STORE}::test_a_mark_that_comes_while_an_hour_is_reckoned_stays",
     ),
     Mutant(
+        name="what a container cost stays an estimate",
+        guard="a container costs what is booked of it",
+        fault="prices and times that are told late",
+        where=f"{_IN}service.costs:CostService._reckon",
+        old="containers=tuple(self._costs_of_ended(hour, lines))",
+        new="containers=()",
+        test=f"{_STORE}::test_what_a_container_cost_is_what_is_booked_of_it",
+    ),
+    Mutant(
         name="what is long is not found",
         guard="an attempt counts in each of its hours, however long it lasts",
         fault="attempts that last for days",

@@ -12,6 +12,7 @@ import pytest
 
 from longshore.dispatcher.api.render.jobs import plan_answer
 from longshore.dispatcher.api.render.values import encode
+from longshore.dispatcher.cost.estimate import Unknown
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
@@ -160,7 +161,7 @@ def test_a_plan_is_told_whole() -> None:
         steps_left_out=41,
         of_run=True,
     )
-    assert json.loads(encode(plan_answer(plan, None, None))) == {
+    assert json.loads(encode(plan_answer(plan, None, None, Unknown(why="nobody knows")))) == {
         "changes": {
             "place": 1,
             "update": 2,
@@ -190,6 +191,7 @@ def test_a_plan_is_told_whole() -> None:
         "steps_left_out": 41,
         "of_run": True,
         "next_launch": None,
+        "cost": {"p50_usd": None, "p90_usd": None, "at_most_usd": None, "basis": "nobody knows"},
     }
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from longshore.dispatcher.api.schemas.cost import CostAnswer
+from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.demo.report import LineScreen, LiveScreen, print_tables
 from longshore.dispatcher.cli.demo.scenario import ALONE, LIST, PROMISES, QUOTA_INSTANCES
 from longshore.dispatcher.cli.demo.story import Story
@@ -37,7 +39,6 @@ def ended(name: str, **others: Any) -> dict[str, Any]:
             "instance_type": "small",
             "started_at": BEGAN,
             "finished_at": ENDED,
-            "cost_usd": 0.0001,
             "attempts": [{"id": "a", "instance": "i-1", "started_at": BEGAN}],
             **others,
         },
@@ -46,6 +47,15 @@ def ended(name: str, **others: Any) -> dict[str, Any]:
 
 def instance(state: str, name: str = "i-1") -> dict[str, Any]:
     return {"id": name, "state": state, "instance_type": "small", "price_usd_per_hour": 0.05}
+
+
+def costs(by_name: dict[str, str], total: str) -> CostAnswer:
+    """Return what the ledger says of the demo."""
+    rows: list[dict[str, Any]] = [
+        {"by": {"job": n}, "amounts": {"direct": usd}, "from": "f", "to": "t"}
+        for n, usd in by_name.items()
+    ]
+    return read({"items": rows, "total": {"total": total}}, CostAnswer)
 
 
 @pytest.fixture
@@ -65,6 +75,7 @@ def story(told: list[str]) -> Story:
     for elapsed_s, state in ((0, "booting"), (1, "running"), (5, "idle"), (8, "shutdown")):
         made.hear_instance(instance(state), float(elapsed_s))
     made.hear_instance(instance("gone"), 9.0)
+    made.hear_costs(costs(dict.fromkeys(PROMISES, "0.0001") | {"(none)": "0"}, "0.0032"))
     return made
 
 
@@ -159,7 +170,8 @@ def test_the_tables_tell_price_time_and_life(
     (life,) = (line for line in lines if line.startswith("i-1"))
     assert life.split()[:7] == ["i-1", "small", "$0.05/h", "0.0", "5.0", "8.0", "9.0"]
     assert f" {len(PROMISES)}: " in life
-    assert f"{len(PROMISES)} containers, $0.001000 in all." in lines
+    told = "$0.001000 in all; with boots and idle time their instances cost $0.003200."
+    assert f"{len(PROMISES)} containers, {told}" in lines
 
 
 def test_the_picture_shows_containers_instances_and_the_last_happenings(story: Story) -> None:

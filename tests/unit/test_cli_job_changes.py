@@ -18,6 +18,7 @@ from longshore.dispatcher.api.schemas.jobs import PlanAnswer
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cli.commands.plan import price_change, print_plan
+from longshore.dispatcher.cost.estimate import FromRuns
 from longshore.dispatcher.domain.containers import WaitReason
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
@@ -136,9 +137,12 @@ def test_only_a_job_is_taken_from_a_file(
 # ---- plan ---------------------------------------------------------------------------------------
 
 
+COST = FromRuns(p50_usd=Decimal("0.5"), p90_usd=Decimal("1.2"), runs=63, days=30)
+
+
 def told_of(capsys: Capture, plan: JobPlan, *, all_steps: bool = False) -> list[str]:
     """Return the lines that the command line writes of a plan, as the API renders it."""
-    answer = read(json.loads(encode(plan_answer(plan, None, None))), PlanAnswer)
+    answer = read(json.loads(encode(plan_answer(plan, None, None, COST))), PlanAnswer)
     print_plan(answer, all_steps=all_steps)
     return capsys.readouterr().out.splitlines()
 
@@ -149,6 +153,7 @@ def test_a_plan_tells_what_would_change_and_what_it_costs(capsys: Capture) -> No
         "2      25      3         0     0        0       0     1        4        20",
         "",
         "price  +0.00 to +0.15 USD/h",
+        "cost   $0.500000 (p50) to $1.20 (p90), from 63 runs of the last 30 days",
         "",
         "instances more or less",
         "TYPE   NUMBER  PRICE",

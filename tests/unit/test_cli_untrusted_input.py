@@ -241,7 +241,7 @@ def test_the_token_is_sent_as_bearer_and_ids_are_quoted(
     assert main(["show", "../../x?y"]) == 0
     _, path, headers, _ = stranger.seen[0]
     assert headers["Authorization"] == "Bearer s3cret"
-    assert path == "/v1/containers/..%2F..%2Fx%3Fy?tree=true"
+    assert path == "/v1/containers/..%2F..%2Fx%3Fy?tree=true&costs=true"
 
 
 def test_a_redirect_never_carries_the_token_elsewhere(

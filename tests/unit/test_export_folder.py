@@ -19,7 +19,7 @@ import yaml
 
 from longshore.dispatcher.config.loading import load_config
 from longshore.dispatcher.cost.focus import ExportFormat
-from longshore.dispatcher.cost.rollups import booked_hour
+from longshore.dispatcher.cost.rollups import booked_hour, lines_between
 from longshore.dispatcher.domain.messages import Change, SaveBookedHour
 from longshore.dispatcher.server.wiring import Server
 from longshore.dispatcher.service.cost_exports import CostExports
@@ -67,7 +67,9 @@ class Bench:
         """Book the hours of October's beginning, and the last one before `until`."""
         for hour in (*range(OCTOBER.start, OCTOBER.start + 3), until - 1):
             facts = self.store.ledger.facts(hour, hour + 1)
-            booked = booked_hour(facts, hour, labels=(), marks=0, now_ms=round(self.now * 1000))
+            now_ms = round(self.now * 1000)
+            lines = lines_between(facts, from_hour=hour, until_hour=hour + 1, now_ms=now_ms)
+            booked = booked_hour(lines, hour, labels=(), marks=0)
             self.keep([SaveBookedHour(booked=booked)])
 
     def manifest(self) -> dict[str, Any]:

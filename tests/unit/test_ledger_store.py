@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from sqlalchemy import create_engine, text
 
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.rollups import add_up, lines_between
+from longshore.dispatcher.domain.containers import ContainerState
 from longshore.dispatcher.domain.ledger import (
+    GROUP_FIELDS,
     MS_PER_HOUR,
     OF_INSTANCE,
     Account,
@@ -23,15 +27,17 @@ from longshore.dispatcher.domain.ledger import (
 )
 from longshore.dispatcher.domain.messages import (
     Change,
+    InsertContainers,
     SaveBill,
     SaveBookedHour,
+    SaveContainer,
     SaveInterval,
 )
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.billing import AS_USED, Billed
 from tests.rigs.services import store_in
-from tests.store_values import url_in
+from tests.store_values import container, url_in
 
 H = MS_PER_HOUR
 T0 = 480_000  # hours since the epoch, a midnight in UTC
@@ -116,10 +122,10 @@ def test_an_hour_is_booked_once_it_is_over_and_sums_are_what_the_lines_are(tmp_p
     with store_in(tmp_path) as store:
         store.write(a_life()).result(30)
         booked(store, 2.9)
-        sums = store.ledger.sums([(T0, T0 + 24)])
+        sums = store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS)
         assert sums.booked_until == T0 + 2
         booked(store, 26)
-        sums = store.ledger.sums([(T0, T0 + 1), (T0, T0 + 24), (T0 - 24, T0 + 48)])
+        sums = store.ledger.sums([(T0, T0 + 1), (T0, T0 + 24), (T0 - 24, T0 + 48)], GROUP_FIELDS)
         first, day, days = sums.totals
         assert sum(total.quantity_ms for total in first.values()) == H
         assert sum(total.quantity_ms for total in day.values()) == 5 * H // 2
@@ -159,7 +165,7 @@ def test_an_hour_is_booked_again_when_an_attempt_that_it_has_ends(tmp_path: Path
         booked(store, 2.1)
 
         def outcomes() -> set[CostOutcome]:
-            (totals,) = store.ledger.sums([(T0, T0 + 2)]).totals
+            (totals,) = store.ledger.sums([(T0, T0 + 2)], GROUP_FIELDS).totals
             return {group.outcome for group in totals if group.state is BilledState.WORK}
 
         assert outcomes() == {CostOutcome.OPEN}
@@ -179,8 +185,37 @@ def test_what_a_cloud_tells_late_is_booked_again(tmp_path: Path) -> None:
         told = bill(seen_ms=gone_ms, unwanted_ms=gone_ms, gone_ms=gone_ms, billed=late)
         store.write([SaveBill(bill=told)]).result(30)
         booked(store, 27)
-        (totals,) = store.ledger.sums([(T0, T0 + 24)]).totals
+        (totals,) = store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS).totals
         assert sum(total.quantity_ms for total in totals.values()) == (8400 - 60) * 1000
+
+
+@pytest.mark.parametrize(("began", "hours"), [(0, 2), (2, 0)])
+def test_what_a_container_cost_is_what_is_booked_of_it(
+    tmp_path: Path, began: int, hours: int
+) -> None:
+    """Whether its attempt began in the hour in which it ended, or before."""
+    new = container(1)
+    account = Account(project="p", user="u", container_id=new.id)
+    start = T0 * H
+    work = replace(
+        place(start + began * H, start + (began + hours) * H + H // 2, CostOutcome.USEFUL),
+        account=account,
+    )
+    ended = replace(new, state=ContainerState.SUCCEEDED, cost_usd=Decimal(9))
+    with store_in(tmp_path) as store:
+        store.write([InsertContainers(containers=(new,), user="u")]).result(30)
+        changes: list[Change] = [
+            SaveContainer(container=ended),
+            SaveBill(bill=bill()),
+            SaveInterval(interval=state(start, None, BilledState.ROOM)),
+            SaveInterval(interval=work),
+        ]
+        store.write(changes).result(30)
+        booked(store, 4)
+        found = store.container(new.id)
+        assert found is not None
+        instance_hours = (Fraction(hours) + Fraction(1, 2)) / 3
+        assert abs(Fraction(found.cost_usd) - instance_hours / 10) < Fraction(1, 10**8)
 
 
 def test_a_mark_that_comes_while_an_hour_is_reckoned_stays(tmp_path: Path) -> None:
@@ -239,6 +274,6 @@ def test_only_chosen_labels_are_dimensions(tmp_path: Path, labels: tuple[str, ..
             ]
         ).result(30)
         asyncio.run(service(store, 2, *labels).book())
-        (totals,) = store.ledger.sums([(T0, T0 + 1)]).totals
+        (totals,) = store.ledger.sums([(T0, T0 + 1)], GROUP_FIELDS).totals
         found = {group.labels for group in totals if group.user == "u"}
         assert found == ({(("team", "blue"),)} if labels else {()})

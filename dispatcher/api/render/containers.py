@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from typing import assert_never
 
 import msgspec
+from msgspec import structs
 
 from longshore.dispatcher.api.render.values import reason_answer, rfc3339, usd, wait_answer
 from longshore.dispatcher.api.schemas.containers import (
@@ -30,6 +32,7 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.explain.explanation import WaitStatus
+from longshore.dispatcher.service.spent import ContainerSpent
 from longshore.drivers.interface import Resources
 from longshore.pool.model import AttemptUsage, SecretKind, SecretUse
 
@@ -107,6 +110,17 @@ def container_answer(
         parent=container.parent or msgspec.UNSET,
         for_instance=container.pinned_to or msgspec.UNSET,
     )
+
+
+def costed_answer(answer: ContainerAnswer, spent: ContainerSpent | None) -> ContainerAnswer:
+    """Return an answer with what was spent up to now; `spent` is None where nobody knows."""
+    known: Mapping[str, Decimal] = {} if spent is None else spent.attempts_usd
+    attempts = tuple(
+        structs.replace(each, cost_usd=usd(known[each.id]) if each.id in known else None)
+        for each in answer.attempts
+    )
+    total_usd = None if spent is None else usd(spent.total_usd)
+    return structs.replace(answer, attempts=attempts, cost_so_far_usd=total_usd)
 
 
 def _secret_use(use: SecretUse) -> SecretUseAnswer:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 
 from longshore.dispatcher.api.render.values import rfc3339
 from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostRowAnswer
 from longshore.dispatcher.cost.money import as_usd
-from longshore.dispatcher.cost.report import Amounts
+from longshore.dispatcher.cost.report import Amounts, CostRow
 from longshore.dispatcher.service.cost_periods import hour_text
 from longshore.dispatcher.service.costs import CostQuestion, CostReport
 
@@ -19,6 +20,7 @@ NOT_INCLUDED = (
 )
 _MS_PER_HOUR = Decimal(3_600_000)
 _HOURS = Decimal("1e-9")
+_USD = Decimal("1e-12")
 
 
 def cost_answer(
@@ -39,6 +41,7 @@ def cost_answer(
             until=hour_text(question.steps[row.step][1]),
             by=dict(zip(question.by, row.values, strict=True)),
             amounts=amounts,
+            **_successes(report, row, amounts),
         )
         for row, amounts in zip(report.rows[first:end], whole[first:end], strict=True)
     )
@@ -53,6 +56,15 @@ def cost_answer(
         unpriced_instance_hours=_hours(report.unpriced_ms),
         not_included=NOT_INCLUDED,
     )
+
+
+def _successes(report: CostReport, row: CostRow, amounts: CostAmounts) -> dict[str, Any]:
+    """Return how many succeeded of what a row is about, and the cost of each; {} where untold."""
+    if report.successes is None:
+        return {}
+    number = report.successes.get((row.step, row.values), 0)
+    each = plain((amounts.total / number).quantize(_USD)) if number else None
+    return {"succeeded": number, "usd_per_success": each}
 
 
 def _decimals(rows: Sequence[Amounts]) -> list[CostAmounts]:

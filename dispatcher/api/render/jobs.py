@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from longshore.dispatcher.api.render.containers import dependency_answer
 from longshore.dispatcher.api.render.values import reason_answer, rfc3339, usd, wait_answer
 from longshore.dispatcher.api.schemas.containers import ReasonAnswer, WaitAnswer
 from longshore.dispatcher.api.schemas.jobs import (
+    CostEstimateAnswer,
     CountsAnswer,
     JobAnswer,
+    JobCostsAnswer,
     JobTaskAnswer,
     ParameterizedAnswer,
+    PartCostAnswer,
     PeriodicAnswer,
     PlanAnswer,
     PlannedChanges,
@@ -23,10 +28,13 @@ from longshore.dispatcher.api.schemas.jobs import (
     PriceChangeAnswer,
     UpdateAnswer,
 )
+from longshore.dispatcher.cost.estimate import AtMost, CostEstimate, FromRuns, Unknown, basis
 from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobTask, JobType, Schedule, Tally
+from longshore.dispatcher.domain.queries import PartCost
 from longshore.dispatcher.domain.schedules import ScheduleError, next_after
 from longshore.dispatcher.service.dry_run_model import JobPlan
+from longshore.dispatcher.service.spent import JobSpent
 
 
 def job_answer(
@@ -66,6 +74,21 @@ def job_answer(
         trouble=_trouble(job, trouble),
         tasks=_tasks(job) if with_tasks else msgspec.UNSET,
     )
+
+
+def job_costs_answer(spent: JobSpent) -> JobCostsAnswer:
+    """Return what a job cost as it is answered."""
+    total_usd = sum((each.cost_usd for each in spent.costs.tasks), Decimal(0))
+    return JobCostsAnswer(
+        total_usd=usd(total_usd),
+        lost_work_usd=None if spent.lost_work_usd is None else usd(spent.lost_work_usd),
+        tasks=tuple(map(_part_cost, spent.costs.tasks)),
+        elements=tuple(map(_part_cost, spent.costs.elements)),
+    )
+
+
+def _part_cost(part: PartCost) -> PartCostAnswer:
+    return PartCostAnswer(task=part.task, array_index=part.array_index, cost_usd=usd(part.cost_usd))
 
 
 def job_bytes(job: Job) -> int:
@@ -207,8 +230,10 @@ def _counts(tallies: Sequence[Tally]) -> CountsAnswer:
 # ---- what a job would come to, as it is answered -------------------------------------------------
 
 
-def plan_answer(plan: JobPlan, schedule: Schedule | None, now: float | None) -> PlanAnswer:
-    """Return a plan as it is answered; `schedule` is its job's.
+def plan_answer(
+    plan: JobPlan, schedule: Schedule | None, now: float | None, cost: CostEstimate
+) -> PlanAnswer:
+    """Return a plan as it is answered; `schedule` is its job's, `cost` what that may come to.
 
     `now` is in seconds since the epoch, None where nobody knows.
     """
@@ -245,4 +270,19 @@ def plan_answer(plan: JobPlan, schedule: Schedule | None, now: float | None) -> 
         steps_left_out=plan.steps_left_out,
         of_run=plan.of_run,
         next_launch=first_launch(schedule, now),
+        cost=estimate_answer(cost),
     )
+
+
+def estimate_answer(cost: CostEstimate) -> CostEstimateAnswer:
+    """Return an estimate as it is answered: what nobody knows is null."""
+    found = CostEstimateAnswer(p50_usd=None, p90_usd=None, at_most_usd=None, basis=basis(cost))
+    match cost:
+        case FromRuns():
+            return replace(found, p50_usd=usd(cost.p50_usd), p90_usd=usd(cost.p90_usd))
+        case AtMost():
+            return replace(found, at_most_usd=usd(cost.usd))
+        case Unknown():
+            return found
+        case _:
+            assert_never(cost)

@@ -13,6 +13,7 @@ from longshore.dispatcher.api.render.containers import (
     NO_STANDING,
     container_answer,
     container_bytes,
+    costed_answer,
 )
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.callers import caller_of
@@ -42,6 +43,7 @@ from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS, ContainerFilter
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.logs import LogService
+from longshore.dispatcher.service.spent import SpentService
 from longshore.drivers.errors import InvalidRequest
 
 _MANY = 200
@@ -55,6 +57,9 @@ _TASK = Text(name="task", description="Only those of tasks of this name.")
 _PARENT = Text(name="parent", description="Only those that this container submitted from inside.")
 _TREE = Switch(
     name="tree", description="Also what it and all that it submitted from inside have cost."
+)
+_COSTS = Switch(
+    name="costs", description="Also what it has cost up to now, and what each of its attempts has."
 )
 _SUBMISSIONS: Mapping[str, Any] = {
     "one container": {
@@ -72,7 +77,7 @@ LIST_PARAMETERS = (
     *(_STATE, USER, PROJECT, NAME, _INSTANCE, _JOB, _TASK, ARRAY_INDEX, _PARENT),
     *PAGE_PARAMETERS,
 )
-SHOW_PARAMETERS = (_TREE,)
+SHOW_PARAMETERS = (_TREE, _COSTS)
 
 
 class ContainerRoutes:
@@ -82,6 +87,7 @@ class ContainerRoutes:
         self,
         containers: ContainerService,
         logs: LogService,
+        spent: SpentService,
         *,
         bodies: Bodies,
         decoder: SubmissionDecoder,
@@ -89,6 +95,7 @@ class ContainerRoutes:
     ) -> None:
         self._containers = containers
         self._logs = logs
+        self._spent = spent
         self._bodies = bodies
         self._decoder = decoder
         self._page_bytes = page_bytes
@@ -143,7 +150,8 @@ class ContainerRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one container, with why its log does not come."""
-        with_tree, caller = QueryString(request, SHOW_PARAMETERS).switch(_TREE), caller_of(request)
+        query, caller = QueryString(request, SHOW_PARAMETERS), caller_of(request)
+        with_tree, with_costs = query.switch(_TREE), query.switch(_COSTS)
         container = await self._containers.container(path_id(request, "container"), caller=caller)
         # Who waits for a container asks for it again and again, and its tree may be large.
         cost_usd = await self._containers.cost_of_tree_usd(container) if with_tree else None
@@ -154,6 +162,8 @@ class ContainerRoutes:
             log_problem=problem or None,
             cost_of_tree_usd=cost_usd,
         )
+        if with_costs:
+            answer = costed_answer(answer, await self._spent.container(container))
         return json_response(answer)
 
     async def change(self, request: web.Request) -> web.Response:

@@ -9,8 +9,14 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import structs
 
-from longshore.dispatcher.api.render.jobs import job_answer, job_bytes, plan_answer
+from longshore.dispatcher.api.render.jobs import (
+    job_answer,
+    job_bytes,
+    job_costs_answer,
+    plan_answer,
+)
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.callers import caller_of
 from longshore.dispatcher.api.routes.openapi import KEY_HEADER, Route
@@ -32,6 +38,7 @@ from longshore.dispatcher.api.validate.parameters import (
     PAGE_PARAMETERS,
     PROJECT,
     USER,
+    Choice,
     Choices,
     Switch,
     Text,
@@ -41,7 +48,9 @@ from longshore.dispatcher.domain.containers import Reason, WaitReason
 from longshore.dispatcher.domain.jobs import Job, JobState
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.domain.queries import JobFilter, JobPage
+from longshore.dispatcher.service.estimates import EstimateService
 from longshore.dispatcher.service.jobs import JobService
+from longshore.dispatcher.service.spent import JobSpent, SpentService
 from longshore.drivers.errors import InvalidRequest
 
 _MANY_TASKS = 200
@@ -76,6 +85,13 @@ _JOBS: Mapping[str, Any] = {
     },
 }
 JOB_LIST_PARAMETERS = (_STATE, USER, PROJECT, NAME, _PARENT, _OWN, *PAGE_PARAMETERS)
+_COSTS = Choice(
+    name="costs",
+    description="Also what it has cost, by task or also by `index` of its arrays.",
+    words=("none", "task", "index"),
+    default="none",
+)
+JOB_SHOW_PARAMETERS = (_COSTS,)
 _UPDATED = Text(
     name="job", description="The id of the job whose update the body is; without it, a new job."
 )
@@ -87,6 +103,8 @@ class JobRoutes:
     def __init__(
         self,
         jobs: JobService,
+        estimates: EstimateService,
+        spent: SpentService,
         *,
         bodies: Bodies,
         decoder: JobDecoder,
@@ -94,6 +112,8 @@ class JobRoutes:
         now: Callable[[], float | None],
     ) -> None:
         self._jobs = jobs
+        self._estimates = estimates
+        self._spent = spent
         self._bodies = bodies
         self._decoder = decoder
         self._limits = limits
@@ -143,9 +163,12 @@ class JobRoutes:
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer one job with its tasks."""
+        told = QueryString(request, JOB_SHOW_PARAMETERS).choice(_COSTS)
         job = await self._jobs.job(path_id(request, "job"), caller=caller_of(request))
         waits, trouble = self._jobs.why_waiting(job), self._jobs.trouble(job)
-        return await _answer(job, now=self._now(), waits=waits, trouble=trouble)
+        # Who waits for a job asks for it again and again, and it may have many containers.
+        costs = None if told == "none" else await self._spent.job(job, by_index=told == "index")
+        return await _answer(job, now=self._now(), waits=waits, trouble=trouble, costs=costs)
 
     async def change(self, request: web.Request) -> web.Response:
         """Change a job's priority, hold it, or release it."""
@@ -179,8 +202,9 @@ class JobRoutes:
         else:
             submission = await self._bodies.decoded(request, self._new(caller))
         plan = await self._jobs.plan(submission.job, job_id=job_id, caller=caller)
+        cost = await self._estimates.job(submission.job, caller=caller)
         schedule = submission.job.terms.schedule
-        return json_response(plan_answer(plan, schedule, self._now()))
+        return json_response(plan_answer(plan, schedule, self._now(), cost))
 
     async def _revision(self, request: web.Request, job_id: str) -> JobSubmission:
         """Return the job of a body that names no other project than the job's own."""
@@ -232,9 +256,12 @@ async def _answer(
     now: float | None = None,
     waits: WaitReason | msgspec.UnsetType | None = msgspec.UNSET,
     trouble: Reason | msgspec.UnsetType | None = msgspec.UNSET,
+    costs: JobSpent | None = None,
 ) -> web.Response:
     def build() -> web.Response:
         answer = job_answer(job, with_tasks=True, now=now, waits=waits, trouble=trouble)
+        if costs is not None:
+            answer = structs.replace(answer, costs=job_costs_answer(costs))
         return json_response(answer, status=status, headers=headers)
 
     return build() if len(job.tasks) <= _MANY_TASKS else await asyncio.to_thread(build)
@@ -285,7 +312,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             operation_id="plan_job",
             summary="Tell what a job would come to, or with `job` its update, and change nothing",
             description="How many containers it has, where they would start now, which instances "
-            "would be created and at what price.",
+            "would be created and at what price; and what it may come to.",
             examples=_JOBS,
             refusals=(404, 409),
             request=(job_wire.JobRequest,),
@@ -307,6 +334,7 @@ def _of_one(jobs: JobRoutes, job: str) -> list[Route]:
             description="With how many containers of each task are in which state, and why it "
             "waits.",
             answer=(job_wire.JobAnswer,),
+            parameters=JOB_SHOW_PARAMETERS,
         ),
         Route(
             method="PATCH",

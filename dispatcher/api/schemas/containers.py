@@ -432,6 +432,7 @@ class AttemptAnswer(msgspec.Struct, frozen=True, kw_only=True):
     warning: str | None
     usage: UsageAnswer | None
     revision: int | msgspec.UnsetType = msgspec.UNSET
+    cost_usd: Decimal | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SecretMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -465,7 +466,9 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     to be cancelled; `kill_at` is when KILL comes to what was told to end, null while nobody knows.
     `log_problem`, of one that is asked for alone, is why what it writes does not come at present,
     or that some of it was lost. `cost_of_tree_usd`, where the tree is asked for, is what it and
-    all below it cost, if it submitted any from inside.
+    all below it cost, if it submitted any from inside. `cost_usd` is what its ended attempts cost;
+    `cost_so_far_usd`, where costs are asked for, what all of them have cost up to now, as each then
+    says for itself, and null where their instances had too much else on them to reckon that here.
     """
 
     id: Annotated[str, NEVER_ABSENT]
@@ -518,6 +521,7 @@ class ContainerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     for_instance: str | msgspec.UnsetType = msgspec.UNSET
     log_problem: str | msgspec.UnsetType | None = msgspec.UNSET
     cost_of_tree_usd: Decimal | msgspec.UnsetType = msgspec.UNSET
+    cost_so_far_usd: Decimal | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ContainerList(msgspec.Struct, frozen=True, kw_only=True):

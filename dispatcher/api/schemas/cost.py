@@ -34,13 +34,17 @@ class CostRowAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One row: what it is about, and what that cost.
 
     `from` and `to` are the step's, in UTC; `by` has its value in each dimension asked for, which is
-    `(none)` where it has none.
+    `(none)` where it has none. Where rows are of jobs, and only of projects and users beside,
+    `succeeded` is how many of their containers succeeded in the step, and `usd_per_success` the
+    total for each of these, also of those that failed; null where none did.
     """
 
     since: Annotated[str, NEVER_ABSENT] = msgspec.field(name="from")
     until: Annotated[str, NEVER_ABSENT] = msgspec.field(name="to")
     by: dict[str, str]
     amounts: CostAmounts
+    succeeded: int | msgspec.UnsetType = msgspec.UNSET
+    usd_per_success: Decimal | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):

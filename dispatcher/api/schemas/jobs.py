@@ -261,6 +261,27 @@ class ParameterizedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     optional: dict[str, str]
 
 
+class PartCostAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part of a job cost; `array_index` is null for a whole task."""
+
+    task: str
+    array_index: int | None
+    cost_usd: Decimal
+
+
+class JobCostsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job's ended attempts cost: its tasks add up to `total_usd`.
+
+    `lost_work_usd` is how much of that came to nothing, null where it is too much to be added up
+    for an answer. `elements` are those of arrays, the 1,000 dearest, if they are asked for.
+    """
+
+    total_usd: Decimal
+    lost_work_usd: Decimal | None
+    tasks: tuple[PartCostAnswer, ...]
+    elements: tuple[PartCostAnswer, ...]
+
+
 class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One job; `exit_code` is the highest of its failed containers, 0 when all succeeded.
 
@@ -271,6 +292,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     told of one job alone; null for none, as while it is held. There, too, a periodic job says in
     `waiting_for` which run must end before another is launched, and a job for each instance why no
     instance takes anything of it; null where nothing must, or one does, or some of it lives. In
+    `costs` are there where they are asked for. In
     `trouble` it says, in lists too, that its program is started again and again, or that no type
     would do; else null. `cancel_requested` says that it is to be cancelled, though some of it may
     not have ended yet.
@@ -309,6 +331,7 @@ class JobAnswer(msgspec.Struct, frozen=True, kw_only=True):
     waiting_for: WaitAnswer | msgspec.UnsetType | None = msgspec.UNSET
     trouble: ReasonAnswer | msgspec.UnsetType | None = msgspec.UNSET
     tasks: tuple[JobTaskAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
+    costs: JobCostsAnswer | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
@@ -365,12 +388,27 @@ class PlannedStepAnswer(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class CostEstimateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What all containers together may come to in US dollars, and what that rests on.
+
+    From what such runs came to before, `p50_usd` and `p90_usd`: half and nine of ten times it is no
+    more. Where too few ended, `at_most_usd` is an upper bound from time limits. What nobody knows
+    is null, and never 0.
+    """
+
+    p50_usd: Decimal | None
+    p90_usd: Decimal | None
+    at_most_usd: Decimal | None
+    basis: str
+
+
 class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What would be done for a job as soon as it is submitted; nothing of it is done.
 
     `steps` are the first of them, and `steps_left_out` says how many more there are. Of a periodic
     or parameterized job nothing starts then: `of_run` says that one run is planned as if it were
-    launched now, and `next_launch` when the schedule launches the first, null for never.
+    launched now, and `next_launch` when the schedule launches the first, null for never. `cost` is
+    what it may come to, null from a server that does not estimate.
     """
 
     changes: PlannedChanges
@@ -381,3 +419,4 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     steps_left_out: int
     of_run: bool
     next_launch: str | None
+    cost: CostEstimateAnswer | None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 import click
+import msgspec
 
 from longshore.dispatcher.api.schemas.containers import (
     AttemptAnswer,
@@ -17,7 +18,13 @@ from longshore.dispatcher.api.schemas.containers import (
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer
 from longshore.dispatcher.cli import container_words, job_words, output, times
-from longshore.dispatcher.cli.answers import CONTAINER_STATES, UNFINISHED_STATES, read, read_awaited
+from longshore.dispatcher.cli.answers import (
+    CONTAINER_STATES,
+    UNFINISHED_STATES,
+    is_final,
+    read,
+    read_awaited,
+)
 from longshore.dispatcher.cli.client import CommandClient
 from longshore.dispatcher.cli.ids import container_path, is_job, job_path, path_of
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
@@ -127,11 +134,14 @@ def ps_row(seen: ContainerAnswer) -> tuple[str, ...]:
 
 @click.command()
 @click.argument("identifier", metavar="ID")
+@click.option("--costs", is_flag=True, help="Of a job also what each element of its arrays cost.")
 @json_option
 @server_command
-def show(*, client: CommandClient, identifier: str, as_json: bool) -> None:
+def show(*, client: CommandClient, identifier: str, costs: bool, as_json: bool) -> None:
     """Show everything about a container or a job; of one that has runs, the newest of them."""
-    raw = client.get(path_of(identifier), () if is_job(identifier) else (("tree", "true"),))
+    of_job = (("costs", "index" if costs else "task"),)
+    of_container = (("tree", "true"), ("costs", "true"))
+    raw = client.get(path_of(identifier), of_job if is_job(identifier) else of_container)
     if as_json:
         output.print_json(raw)
         return
@@ -214,11 +224,21 @@ def show_fields(seen: ContainerAnswer) -> list[tuple[str, str]]:
         ("instance type", (placed and seen.instance_type) or ""),
         *usage_fields(last),
         ("cost", output.money(seen.cost_usd) if seen.cost_usd else ""),
+        ("cost so far", cost_so_far(seen)),
         (
             "cost of tree",
             output.money(seen.cost_of_tree_usd) if seen.cost_of_tree_usd else "",
         ),
     ]
+
+
+def cost_so_far(seen: ContainerAnswer) -> str:
+    """Return what a container that goes on has cost up to now, "" where `cost` tells it all."""
+    if is_final(seen) or seen.cost_so_far_usd is msgspec.UNSET:
+        return ""
+    if seen.cost_so_far_usd is None:
+        return "too much else was on its instances to reckon it here: see longshore cost"
+    return output.money(seen.cost_so_far_usd) if seen.cost_so_far_usd else ""
 
 
 def _entrypoint(words: tuple[str, ...] | None) -> str:
@@ -261,7 +281,7 @@ def _retries(retries: RetriesAnswer) -> str:
 def attempt_columns(*, revised: bool) -> tuple[str, ...]:
     """Return the names of an attempt's cells."""
     what = ("REVISION",) if revised else ()
-    return ("ATTEMPT", *what, "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "REASON")
+    return ("ATTEMPT", *what, "INSTANCE", "TYPE", "OUTCOME", "EXIT", "RAN", "COST", "REASON")
 
 
 def attempt_row(attempt: AttemptAnswer, *, revised: bool) -> tuple[str, ...]:
@@ -275,5 +295,6 @@ def attempt_row(attempt: AttemptAnswer, *, revised: bool) -> tuple[str, ...]:
         attempt.outcome or "",
         "" if attempt.exit_code is None else str(attempt.exit_code),
         output.duration(ran_s),
+        output.money(attempt.cost_usd) if attempt.cost_usd else "",
         attempt.reason.message if attempt.reason else "",
     )

@@ -9,9 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 import click
+import msgspec
 from click.core import ParameterSource
 
-from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer
+from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostRowAnswer
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
@@ -21,6 +22,7 @@ from longshore.dispatcher.cli.options import json_option, server_command
 _CENT = Decimal("0.01")
 _SMALL = Decimal("0.000001")
 _AMOUNTS = ("DIRECT", "CAUSED", "SHARED", "TOTAL", "LOST WORK", "UNCERTAIN", "HOURS")
+_SUCCESSES = ("SUCCEEDED", "EACH")
 
 
 @click.command("cost")
@@ -83,17 +85,21 @@ def report(
 
 def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool) -> None:
     names = [name.strip().upper() for name in by if name.strip()]
+    counted = any(item.succeeded is not msgspec.UNSET for item in answer.items)
     rows = [
         (
             *((times.moment(item.since),) if stepped else ()),
             *item.by.values(),
             *_amounts(item.amounts),
+            *(_successes(item) if counted else ()),
         )
         for item in answer.items
     ]
     lead = [*(("FROM",) if stepped else ()), *names]
-    rows.append((*("total" if not n else "" for n in range(len(lead))), *_amounts(answer.total)))
-    output.print_table((*lead, *_AMOUNTS), rows)
+    more = _SUCCESSES if counted else ()
+    first = ("total" if not n else "" for n in range(len(lead)))
+    rows.append((*first, *_amounts(answer.total), *("" for _ in more)))
+    output.print_table((*lead, *_AMOUNTS, *more), rows)
     booked = answer.booked_until
     told = f"booked up to {times.moment(booked)}" if booked else "no hour of it is booked yet"
     click.echo(f"{answer.currency}, up to {times.moment(answer.as_of)}; {told}")
@@ -113,6 +119,13 @@ def _amounts(amounts: CostAmounts) -> tuple[str, ...]:
         _money(amounts.uncertain),
         f"{amounts.instance_hours.quantize(_CENT)}",
     )
+
+
+def _successes(item: CostRowAnswer) -> tuple[str, str]:
+    """Return how many containers of a row succeeded, and what each of these cost."""
+    each = item.usd_per_success
+    number = "" if isinstance(item.succeeded, msgspec.UnsetType) else str(item.succeeded)
+    return (number, _money(each) if isinstance(each, Decimal) else "")
 
 
 def _money(amount: Decimal) -> str:

@@ -8,10 +8,14 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from longshore.dispatcher.api.schemas.jobs import PlanAnswer, PlannedChanges
+from longshore.dispatcher.api.schemas.jobs import (
+    PlanAnswer,
+    PlannedChanges,
+)
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import CommandClient
+from longshore.dispatcher.cli.estimates import cost_told
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import located
 from longshore.dispatcher.cli.job_files import expect_job_id, job_file_option, job_in
@@ -38,7 +42,8 @@ def plan(*, client: CommandClient, file: str, job_id: str, all_steps: bool, as_j
     (stop; migrate: since their instance drains), left alone (ignore) or blocked (no room), and how
     many of others make way (preempt); LATER says how many have to wait, for their turn, for others
     or for a time. Then what would be created, and what that adds to the price of all instances; why
-    the rest waits; and where each has its place.
+    the rest waits; and where each has its place. COST is what all of it may come to: from what such
+    runs came to before, else from time limits.
     """
     if job_id:
         expect_job_id(job_id, "planned")
@@ -68,6 +73,8 @@ def print_plan(seen: PlanAnswer, *, all_steps: bool) -> None:
     )
     change = seen.price_change_per_hour
     click.echo(f"\nprice  {price_change(change.least, change.most)}")
+    if seen.cost is not None:
+        click.echo(f"cost   {cost_told(seen.cost)}")
     if seen.creates:
         click.echo("\ninstances more or less")
         output.print_table(

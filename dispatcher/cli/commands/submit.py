@@ -20,6 +20,7 @@ from longshore.dispatcher.cli.commands.logs import (
 from longshore.dispatcher.cli.commands.waiting import await_ended, goes_on, named, status_of
 from longshore.dispatcher.cli.container_options import container_options, described_body
 from longshore.dispatcher.cli.container_words import is_waiting
+from longshore.dispatcher.cli.estimates import print_estimates
 from longshore.dispatcher.cli.failure import CommandFailure
 from longshore.dispatcher.cli.file_lines import Source, located
 from longshore.dispatcher.cli.job_terms import next_run, refuse_endless
@@ -44,6 +45,9 @@ from longshore.dispatcher.cli.submission import content, is_job_body, read_sourc
     "--wait", "-w", "wait", is_flag=True, help="Wait for the end, and exit with its exit code."
 )
 @click.option("--follow", is_flag=True, help="Show the output as it comes; implies --wait.")
+@click.option(
+    "--estimate", is_flag=True, help="Tell what it may come to in dollars, and submit nothing."
+)
 @idempotency_option
 @json_option
 @server_command
@@ -54,6 +58,7 @@ def submit(
     files: tuple[str, ...],
     wait: bool,
     follow: bool,
+    estimate: bool,
     idempotency_key: str,
     as_json: bool,
     command: tuple[str, ...],
@@ -74,6 +79,9 @@ def submit(
         raise click.UsageError("--follow writes the container's output, so --json cannot be used.")
     sources = sources_of(files, command, described)
     body = content(sources) if files else described_body(command, described)
+    if estimate:
+        print_estimates(client, body, sources, as_json=as_json)
+        return 0
     if wait or follow:
         refuse_endless(body, "--follow" if follow else "--wait")
     if follow and isinstance(body, list) and len(body) != 1:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import click
 
+from longshore.dispatcher.api.schemas.cost import CostAnswer
 from longshore.dispatcher.cli import output
-from longshore.dispatcher.cli.answers import UNFINISHED_STATES, is_final
-from longshore.dispatcher.cli.client import CommandClient
+from longshore.dispatcher.cli.answers import UNFINISHED_STATES, is_final, read
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.commands.configuration import config_failure
 from longshore.dispatcher.cli.commands.instances import INSTANCES_LIMIT_MAX
 from longshore.dispatcher.cli.commands.logs import Tail
@@ -41,6 +42,7 @@ LOG_LINES_SHOWN = 30
 PAUSE_S = 0.25
 LOOK_INTERVAL_S = 1.0
 CLEAN_UP_S = 15.0
+FIRST_DAY = "2020-01-01"
 
 INTRODUCTION = f"""\
 Longshore's demo: a real server, real SSH and real processes, on a simulated cloud of at most
@@ -256,6 +258,10 @@ class Stage:
             raw = self._client.get(container_path(container_id))
             self.story.hear_container(raw, self._elapsed())
             self.story.outputs[container_id] = self._written(container_id)
+        # Its ledger is new: all that is in it is the demo's.
+        query = [("by", "job"), ("from", FIRST_DAY)]
+        answer = self._client.whole("/v1/cost", query, LIMIT_MAX)
+        self.story.hear_costs(read(answer, CostAnswer))
 
     def _try(self, method: str, path: str, body: object) -> None:
         try:

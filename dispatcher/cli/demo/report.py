@@ -102,7 +102,7 @@ def print_tables(story: Story) -> None:
                 each.instance or (each.attempts[-1].instance if each.attempts else "") or "",
                 each.instance_type or "",
                 f"{container_words.ran_for_s(each) or 0:.1f}s",
-                output.money(each.cost_usd),
+                output.money(story.costs_usd.get(name, Decimal(0))),
                 "" if each.exit_code is None else str(each.exit_code),
                 each.state,
             )
@@ -110,8 +110,11 @@ def print_tables(story: Story) -> None:
     output.print_table(
         ("CONTAINER", "CPUS", "PRIO", "INSTANCE", "TYPE", "RAN", "COST", "EXIT", "OUTCOME"), rows
     )
-    total = sum((each.cost_usd for each in by_name.values()), Decimal(0))
-    click.echo(f"\n{len(rows)} containers, {output.money(total)} in all.")
+    work = sum((story.costs_usd.get(name, Decimal(0)) for name in PROMISES), Decimal(0))
+    click.echo(
+        f"\n{len(rows)} containers, {output.money(work)} in all;"
+        f" with boots and idle time their instances cost {output.money(story.total_usd)}."
+    )
     click.echo("\nThe instances (seconds since the demo began):\n")
     output.print_table(
         (

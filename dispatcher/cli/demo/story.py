@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from longshore.dispatcher.api.schemas.containers import ContainerAnswer
+from longshore.dispatcher.api.schemas.cost import CostAnswer
 from longshore.dispatcher.api.schemas.instances import InstanceAnswer
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import is_final, read
@@ -48,6 +49,9 @@ class Story:
     seen_running: set[str] = field(default_factory=set)
     seen_waiting: dict[str, str] = field(default_factory=dict)
     most_instances: int = 0
+    #: What containers cost, by name, and what all of the instances cost in the end.
+    costs_usd: dict[str, Decimal] = field(default_factory=dict)
+    total_usd: Decimal = Decimal(0)
 
     def hear_container(self, data: Mapping[str, Any], elapsed_s: float) -> ContainerAnswer | None:
         """Take what is said of a container; return it when that is news."""
@@ -75,6 +79,11 @@ class Story:
         if seen.id not in self.seen_waiting:
             self.tell(elapsed_s, f"{seen.name} waits: {seen.waiting}")
         self.seen_waiting[seen.id] = seen.waiting
+
+    def hear_costs(self, answer: CostAnswer) -> None:
+        """Take what the ledger says, by the name of the work."""
+        self.costs_usd = {row.by["job"]: row.amounts.direct for row in answer.items}
+        self.total_usd = answer.total.total
 
     def hear_instance(self, data: Mapping[str, Any], elapsed_s: float) -> None:
         """Take what is said of an instance."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
-from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobTaskAnswer
+from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobCostsAnswer, JobTaskAnswer
 from longshore.dispatcher.cli import container_words, job_words, output, times
 from longshore.dispatcher.cli.answers import CONTAINER_STATES, is_final
 from longshore.dispatcher.cli.job_terms import term_fields
@@ -95,6 +96,37 @@ def print_job(seen: JobAnswer) -> None:
         columns = task_columns(seen)
         cells = [tuple(row[column] for column in columns) for row in rows]
         output.print_table(columns, cells, wrap=("AFTER",))
+    if seen.costs and seen.costs.total_usd:
+        print_costs(seen.costs)
+
+
+def print_costs(costs: JobCostsAnswer) -> None:
+    """Write what a job's ended attempts cost, by task, and by element where that is told."""
+    click.echo("\nwhat ended attempts cost")
+    output.print_table(
+        ("TASK", "INDEX", "COST"),
+        [
+            (
+                each.task,
+                "" if each.array_index is None else str(each.array_index),
+                output.money(each.cost_usd),
+            )
+            for each in (*costs.tasks, *costs.elements)
+            if each.cost_usd
+        ],
+    )
+
+
+def cost_fields(costs: JobCostsAnswer | msgspec.UnsetType) -> list[tuple[str, str]]:
+    """Return what a job cost, and how much of that came to nothing, as names and values."""
+    if isinstance(costs, msgspec.UnsetType) or not costs.total_usd:
+        return []
+    lost = costs.lost_work_usd
+    told = "too much to add up here: see longshore cost" if lost is None else output.money(lost)
+    return [
+        ("cost", output.money(costs.total_usd)),
+        ("lost work", "" if lost == 0 else told),
+    ]
 
 
 def task_columns(seen: JobAnswer) -> tuple[str, ...]:
@@ -130,6 +162,7 @@ def job_fields(seen: JobAnswer) -> list[tuple[str, str]]:
         ("started", times.moment(seen.started_at)),
         ("finished", times.moment(seen.finished_at)),
         ("ran for", output.duration(job_words.ran_for_s(seen))),
+        *cost_fields(seen.costs),
     ]
 
 
