@@ -104,9 +104,7 @@ def make_app(
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
         cost_files=CostFileRoutes(services.exports, gate=exports, limits=limits),
-        reconciling=ReconcileRoutes(
-            services.reconciler, bodies=bodies, currency=services.costs.currency
-        ),
+        reconciling=ReconcileRoutes(services.reconciler, services.costs, bodies=bodies),
         efficiency=EfficiencyRoute(services.efficiency),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
@@ -119,9 +117,8 @@ def make_app(
         response.headers.update(ANSWER_HEADERS)
 
     async def end_streams(_app: web.Application) -> None:
-        await subscribers.close()
-        await logs.close()
-        await exports.close()
+        for gate in (subscribers, logs, exports):
+            await gate.close()
 
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)

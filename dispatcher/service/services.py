@@ -111,11 +111,7 @@ def make_services(
         instances=_instances(view, admission, store, now, heard_at=heard_at, leftovers=leftovers),
         secrets=SecretService(runtime=runtime, admission=admission, vault=vault, now=now),
         logs=LogService(
-            containers=containers,
-            view=view,
-            logs=logs,
-            watchers=watchers,
-            unreached=unreached_now,
+            containers=containers, view=view, logs=logs, watchers=watchers, unreached=unreached_now
         ),
         events=broker,
         health=health,

@@ -25,6 +25,7 @@ from longshore.dispatcher.cost.reconcile import piece_of
 from longshore.dispatcher.cost.utc_calendar import month_hours
 from longshore.dispatcher.input.problems import Problems
 from longshore.dispatcher.service.cost_reconciling import BillPiece, Reconciler
+from longshore.dispatcher.service.costs import CostService
 from longshore.drivers.errors import InvalidRequest
 
 _EXAMPLE = {
@@ -52,10 +53,10 @@ _EXAMPLE = {
 class ReconcileRoutes:
     """Answers for `/v1/cost/reconcile`."""
 
-    def __init__(self, reconciler: Reconciler, *, bodies: Bodies, currency: str) -> None:
+    def __init__(self, reconciler: Reconciler, costs: CostService, *, bodies: Bodies) -> None:
         self._reconciler = reconciler
         self._bodies = bodies
-        self._currency = currency
+        self._currency = costs.currency
 
     async def reconcile(self, request: web.Request) -> web.Response:
         """Answer how a piece of a bill differs from the ledger; book that if asked to."""
