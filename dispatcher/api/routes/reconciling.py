@@ -56,7 +56,7 @@ class ReconcileRoutes:
     def __init__(self, reconciler: Reconciler, costs: CostService, *, bodies: Bodies) -> None:
         self._reconciler = reconciler
         self._bodies = bodies
-        self._currency = costs.currency
+        self._costs = costs
 
     async def reconcile(self, request: web.Request) -> web.Response:
         """Answer how a piece of a bill differs from the ledger; book that if asked to."""
@@ -71,7 +71,7 @@ class ReconcileRoutes:
             found = await self._reconciler.compare(piece)
         answer = reconcile_answer(
             found,
-            currency=self._currency,
+            currency=self._costs.currency,
             offset=asked.offset,
             limit=asked.limit,
             corrections=booked,
