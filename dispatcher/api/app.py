@@ -17,6 +17,7 @@ from longshore.dispatcher.api.routes.budgets import BudgetRoute, budget_routes
 from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
+from longshore.dispatcher.api.routes.cost_files import CostFileRoutes, cost_file_routes
 from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.efficiency import EfficiencyRoute, efficiency_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
@@ -24,6 +25,7 @@ from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_r
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
 from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.routes.reconciling import ReconcileRoutes, reconcile_routes
 from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
@@ -48,6 +50,8 @@ class _Parts:
     tokens: TokenRoutes
     audit: AuditRoutes
     cost: CostRoutes
+    cost_files: CostFileRoutes
+    reconciling: ReconcileRoutes
     efficiency: EfficiencyRoute
     budgets: BudgetRoute
 
@@ -72,6 +76,7 @@ def make_app(
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
+    exports = StreamGate(limit=limits.concurrent_exports, what="exports of cost")
     bodies = Bodies(limits, holder_of=holder_of)
     decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(
@@ -100,6 +105,8 @@ def make_app(
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
+        cost_files=CostFileRoutes(services.exports, gate=exports, limits=limits),
+        reconciling=ReconcileRoutes(services.reconciler, services.costs, bodies=bodies),
         efficiency=EfficiencyRoute(services.efficiency),
         budgets=BudgetRoute(services.budgets, services.costs),
     )
@@ -113,8 +120,8 @@ def make_app(
         response.headers.update(ANSWER_HEADERS)
 
     async def end_streams(_app: web.Application) -> None:
-        await subscribers.close()
-        await logs.close()
+        for gate in (subscribers, logs, exports):
+            await gate.close()
 
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(end_streams)
@@ -192,6 +199,8 @@ def _routes(parts: _Parts) -> list[Route]:
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
         *budget_routes(parts.budgets),
+        *cost_file_routes(parts.cost_files),
+        *reconcile_routes(parts.reconciling),
         *audit_routes(parts.audit),
         *efficiency_routes(parts.efficiency),
     ]

@@ -235,6 +235,20 @@ class AsyncClient:
     rotate_secret_keys = _asks(calls.rotate_secret_keys)
     cost = _lists(calls.cost)
     budgets = _asks(calls.budgets)
+
+    def export_cost(
+        self, month: str = "", *, form: str = "csv", tz: str = "", labels: Sequence[str] = ()
+    ) -> AsyncIterator[bytes]:
+        """Yield the lines of a month as a file, in bytes; "" is this month, and UTC.
+
+        `month` is written as 2026-10, `form` is `csv`, or of admins `focus-1.4` or `focus-1.2`.
+        `tz` is the zone of the month and `labels` the keys that have a column each, of CSV alone.
+        Raises `LostAnswerError` where the file is cut off: what came is no whole file then.
+        """
+        call = calls.export_cost(month=month, form=form, tz=tz, labels=labels)
+        return self._transport.told(self._say.file(call))
+
+    reconcile_cost = _asks(calls.reconcile_cost)
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)
 

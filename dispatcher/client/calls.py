@@ -29,7 +29,7 @@ from longshore.dispatcher.api.schemas.containers import (
     SecretAnswer,
     SecretList,
 )
-from longshore.dispatcher.api.schemas.cost import CostAnswer
+from longshore.dispatcher.api.schemas.cost import CostAnswer, ReconcileAnswer
 from longshore.dispatcher.api.schemas.efficiency import EfficiencyAnswer
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
@@ -183,6 +183,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
     "cost": Endpoint(method="GET", path="/v1/cost"),
     "budgets": Endpoint(method="GET", path="/v1/budgets"),
+    "export_cost": Endpoint(method="GET", path="/v1/cost/export"),
+    "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile"),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "live": Endpoint(method="GET", path="/health/live"),
@@ -639,6 +641,21 @@ def cost(
 def budgets() -> TypedCall[BudgetsAnswer]:
     """Return the budgets that concern the caller, as they were looked at last."""
     return _typed(BudgetsAnswer, "budgets")
+
+
+def export_cost(*, month: str, form: str, tz: str, labels: Sequence[str]) -> ApiCall:
+    """Return the call that streams the lines of a month as a file; "" is the server's choice."""
+    wanted = {"month": month, "format": form, "tz": tz, "label": ",".join(labels)}
+    query = [(key, value) for key, value in wanted.items() if value]
+    return replace(api_call("export_cost", query=query), accept="text/csv")
+
+
+def reconcile_cost(piece: Mapping[str, object]) -> TypedCall[ReconcileAnswer]:
+    """Return how a piece of a cloud's bill differs from the ledger.
+
+    `piece` is a `ReconcileRequest` of the API's document; with `apply` it books what is missing.
+    """
+    return _typed(ReconcileAnswer, "reconcile_cost", body=dict(piece))
 
 
 def whoami() -> TypedCall[CallerAnswer]:

@@ -51,6 +51,10 @@ Item = TypeVar("Item")
 Said = TypeVar("Said")
 
 
+FILE_SILENCE_LIMIT_S = 600.0
+"""A file is silent while what comes next of it is made."""
+
+
 # ---- what a rim is asked to do -------------------------------------------------------------------
 
 
@@ -229,6 +233,12 @@ class Dialogue:
             else:
                 # The server ends a stream properly only when nothing can follow.
                 return
+
+    def file(self, call: ApiCall) -> Telling[bytes]:
+        """Tell the bytes of a file; raises `LostAnswerError` where it is cut off."""
+        yield from self.opened(call, FILE_SILENCE_LIMIT_S)
+        while chunk := (yield from self.chunk()):
+            yield Tell(item=chunk)
 
     def events(self, last_event_id: str) -> Telling[EventAnswer | EventGap]:
         """Tell what happens behind an event, "" for from now on; it has no end."""

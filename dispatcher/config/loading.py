@@ -18,6 +18,7 @@ from longshore.dispatcher.config.check import (
     check,
     split_listen,
 )
+from longshore.dispatcher.config.cost_files import check_cost_files
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.config.machine import default_data_dir, local_instance_type
 from longshore.dispatcher.config.model import Config, TypeConfig
@@ -130,6 +131,8 @@ def _configured(raw: dict[Any, Any], base: Path) -> Config:
         config = _located(Config(**sections), base)
         unread = given.keys() - sections.keys()
         check(config, frozenset(Config.__struct_fields__) - unread, problems)
+        if "cost" not in unread:
+            check_cost_files(config, problems)
     except ProblemsFull:
         raise ConfigError(problems.listed()) from None
     if problems:
@@ -187,6 +190,13 @@ def _located(config: Config, base: Path) -> Config:
         ),
         secrets=replace(
             config.secrets, key_file=str(_absolute(key_file, base)) if key_file else ""
+        ),
+        cost=replace(
+            config.cost,
+            export=replace(
+                config.cost.export,
+                dir=str(_absolute(config.cost.export.dir, base)) if config.cost.export.dir else "",
+            ),
         ),
         notifications=replace(
             config.notifications,

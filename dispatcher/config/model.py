@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from longshore.dispatcher.cost.budgets import Included, StopRule
+from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.domain.periods import PeriodKind
 from longshore.dispatcher.domain.principals import Role
@@ -298,6 +299,29 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     entries: Annotated[int, msgspec.Meta(ge=1000, le=100_000_000)] = 1_000_000
 
 
+class BillerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What FOCUS files say of who bills; "" for what the driver's or the cluster's name tells."""
+
+    #: As "AWS", and "Amazon EC2".
+    provider: Text = ""
+    service: Text = ""
+    account_id: Text = ""
+    account_name: Text = ""
+    #: The region of each zone; of one that is not here, the zone stands for it.
+    regions: Annotated[dict[Text, Text], msgspec.Meta(max_length=1000)] = {}
+
+
+class CostExportConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the ledger is written to as files, and when."""
+
+    #: "" for nowhere; absolute once it is loaded.
+    dir: Text = ""
+    cron: Text = "@daily"
+    format: ExportFormat = ExportFormat.FOCUS_1_4
+    #: The zone of `cron`, and of the months of CSV; those of FOCUS are UTC.
+    tz: Text = "UTC"
+
+
 class CostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How cost is told: the ledger has it in any case."""
 
@@ -305,6 +329,8 @@ class CostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     labels: Annotated[tuple[Text, ...], msgspec.Meta(max_length=20)] = ()
     #: What prices are in, as an ISO 4217 code; nothing is converted.
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
+    biller: BillerConfig = BillerConfig()
+    export: CostExportConfig = CostExportConfig()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

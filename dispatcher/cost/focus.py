@@ -40,6 +40,14 @@ class FocusVersion(Enum):
     V1_4 = "1.4"
 
 
+class ExportFormat(Enum):
+    """A form in which the ledger leaves as a file."""
+
+    FOCUS_1_4 = "focus-1.4"
+    FOCUS_1_2 = "focus-1.2"
+    CSV = "csv"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusContext:
     """What a file says of the cluster as a whole."""
@@ -273,14 +281,23 @@ def _rows(lines: Iterable[CostLine], context: FocusContext) -> Iterator[_Row]:
             yield replace(row, cost=flat, quantity=once, unit=FLAT_UNIT, unit_price=flat * once)
 
 
+def focus_csv(
+    lines: Iterable[CostLine], version: FocusVersion, context: FocusContext
+) -> Iterator[str]:
+    """Yield a FOCUS file (CSV) line by line, the names of the columns first.
+
+    Texts that a spreadsheet would run are written as `csv_export` says.
+    """
+    names = [column.name for column in columns_of(version)]
+    return csv_text(names, focus_rows(lines, version, context))
+
+
 def write_focus(
     lines: Iterable[CostLine], out: Writable, version: FocusVersion, context: FocusContext
 ) -> None:
-    """Write lines to `out` as a FOCUS file (CSV, UTF-8 where `out` is so), a line at a time.
+    """Write lines to `out` as a FOCUS file (UTF-8 where `out` is so), a line at a time.
 
-    Texts that a spreadsheet would run are written as `csv_export` says. Whatever `out` raises
-    passes through; what was written by then is the beginning of the file.
+    Whatever `out` raises passes through; what was written by then is the beginning of the file.
     """
-    names = [column.name for column in columns_of(version)]
-    for text in csv_text(names, focus_rows(lines, version, context)):
+    for text in focus_csv(lines, version, context):
         out.write(text)

@@ -30,19 +30,32 @@ instance's time costs. Sums are kept by instance and window, not by row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import Enum
 from fractions import Fraction
 from typing import Final
+from zlib import crc32
 
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
-from longshore.dispatcher.cost.money import GRAINS_PER_USD, exact_usd
-from longshore.dispatcher.domain.ledger import CostLine
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, exact_usd, split
+from longshore.dispatcher.domain.ledger import (
+    BilledState,
+    Column,
+    CostGroup,
+    CostLine,
+    CostOutcome,
+    PriceSource,
+    Total,
+)
 
 _EXACT: Final = Context(prec=200, traps=[Inexact, InvalidOperation, Overflow])
 _MS_PER_S: Final = 1000
 _NOTHING: Final = Fraction(0)
+_NEXT_TO_NOTHING: Final = 2
+"""What a window may differ by, in grains, since its corrections were rounded."""
+CORRECTION: Final = "correction"
+"""The cause of what is booked for an instance of which the ledger has nothing else."""
 
 
 class Part(Enum):
@@ -161,6 +174,15 @@ class _Instance:
     billed: dict[_Hours, _Billed] = field(default_factory=dict)
     #: Rows that are not its time, by what they are and the hours that they are about.
     beside: dict[tuple[Part, _Hours], Decimal] = field(default_factory=dict)
+
+
+def piece_of(resource_id: str, pieces: int) -> int:
+    """Return in which of so many pieces a bill's or a ledger's instance is.
+
+    Both sides may take the pieces apart from each other: what the one calls an instance and what
+    the other does end alike behind the last slash, but for the size of letters.
+    """
+    return crc32(resource_id.casefold().rpartition("/")[2].encode()) % pieces
 
 
 def reconcile(
@@ -364,14 +386,17 @@ def _of_parts(
 def corrections(reconciliation: Reconciliation, *, is_final: bool) -> Iterator[Correction]:
     """Yield what is to be booked, by instance and time; amounts are exact but for the last grain.
 
-    What the ledger does not model is none of its business, and left out. While a bill is not
-    final, it may lack what ran last: hours after its end are not taken back then.
+    What the ledger does not model is none of its business, and left out; so is a window in which
+    bill and ledger cost the same, whatever its parts are, as after its corrections. While a bill
+    is not final, it may lack what ran last: hours after its end are not taken back then.
     """
     until = reconciliation.billed_until_hour
     exact, told = _NOTHING, 0
     for instance in sorted(reconciliation.instances, key=lambda each: each.instance_id):
         for window in instance.windows:
             is_open = not is_final and (until is None or window.first_hour >= until)
+            if abs(window.total) * GRAINS_PER_USD < _NEXT_TO_NOTHING:
+                continue
             for part, amount in window.parts:
                 if part is Part.NOT_MODELLED or (part is Part.ONLY_IN_LEDGER and is_open):
                     continue
@@ -394,3 +419,46 @@ def _changed_ms(window: Window, part: Part) -> int:
     if not is_about_time or window.billed_ms is None:
         return 0
     return round(window.billed_ms) - window.booked_ms
+
+
+def shared_out(
+    correction: Correction, groups: Mapping[CostGroup, Total]
+) -> list[tuple[CostGroup, Total]]:
+    """Return a correction divided among those who pay for its hours, by what they pay.
+
+    Where all of it costs nothing, time decides; where nobody had any, it is nobody's. Time and cost
+    add up to the correction's, exactly.
+    """
+    ordered = sorted(groups, key=repr)
+    weights = [groups[each].grains for each in ordered]
+    if not any(weights):
+        weights = [groups[each].quantity_ms for each in ordered]
+    if not any(weights):
+        ordered, weights = [_NOBODYS], [1]
+    named = [(str(n).zfill(9), Fraction(weight)) for n, weight in enumerate(weights)]
+    grains = split(correction.grains, named)
+    quantity_ms = split(correction.quantity_ms, named)
+    return [
+        (
+            replace(group, price_source=PriceSource.BILL),
+            Total(quantity_ms=quantity_ms[id_], grains=grains[id_]),
+        )
+        for group, (id_, _) in zip(ordered, named, strict=True)
+        if grains[id_] or quantity_ms[id_]
+    ]
+
+
+_NOBODYS: Final = CostGroup(
+    project="",
+    user="",
+    job_name="",
+    labels=(),
+    type_name="",
+    preemptible=False,
+    zone="",
+    state=BilledState.UNWANTED,
+    column=Column.SHARED,
+    cause=CORRECTION,
+    outcome=CostOutcome.OPEN,
+    price_source=PriceSource.BILL,
+)

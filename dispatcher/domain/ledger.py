@@ -283,6 +283,28 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BookedCorrection:
+    """What was booked beside the lines, since a bill says something else; it never changes."""
+
+    #: Hours since the epoch, UTC: when it was booked, and what it is about.
+    booked_hour: int
+    about_hour: int
+    instance_id: str
+    group: CostGroup
+    #: By how much time and cost change, in milliseconds of instance time and in grains.
+    quantity_ms: int
+    grains: int
+    #: Why, in a few words of a fixed set ("time", "price", "only in the bill").
+    reason: str
+    made_by: str
+    #: In seconds since the epoch.
+    made_at: float
+    #: The bill: the file's name and the SHA-256 of its content.
+    file_name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BookedHour:
     """The rollup of one UTC hour: all of its lines, added up by group."""
 

@@ -11,7 +11,7 @@ from longshore.dispatcher.domain.budgets import BudgetMemory, BudgetStop
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.domain.ledger import BookedHour, InstanceBill, Interval
+from longshore.dispatcher.domain.ledger import BookedCorrection, BookedHour, InstanceBill, Interval
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
 from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
@@ -230,6 +230,13 @@ class InsertToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddCorrections:
+    """Add what is booked beside the lines; what was added before stays as it is."""
+
+    corrections: tuple[BookedCorrection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveToken:
     """Insert or replace what is kept of a token."""
 
@@ -288,6 +295,7 @@ Change = (
     | SaveInterval
     | SaveBill
     | SaveBookedHour
+    | AddCorrections
     | InsertToken
     | SaveToken
     | NoteTokenUse

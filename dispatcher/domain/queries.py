@@ -126,6 +126,27 @@ class LedgerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedHour:
+    """What was booked beside the lines of a group, about one hour and in one hour."""
+
+    about_hour: int
+    booked_hour: int
+    group: CostGroup
+    quantity_ms: int
+    grains: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedInstance:
+    """What was booked beside the lines of an instance, about one hour."""
+
+    instance_id: str
+    hour: int
+    quantity_ms: int
+    grains: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSums:
     """What is booked in some spans of hours, and the facts of what is not, from one moment."""
 
@@ -135,6 +156,8 @@ class LedgerSums:
     booked_until: int
     #: About the time from then on, as far as it was asked for.
     facts: LedgerFacts
+    #: What is about that time, or was booked in it.
+    corrections: Sequence[CorrectedHour]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ class ProblemKind(Enum):
     CERTIFICATE = "certificate"
     ISSUER = "issuer"
     NOTIFICATIONS = "notifications"
+    COST_EXPORT = "cost_export"
     CREDENTIALS = "credentials"
     LISTINGS = "listings"
     CREATES = "creates"

@@ -29,6 +29,7 @@ from longshore.dispatcher.api.server import ApiRunner
 from longshore.dispatcher.api.validate.limits import ApiLimits, Defaults
 from longshore.dispatcher.config import unix_socket
 from longshore.dispatcher.config.budgets import budgets_of
+from longshore.dispatcher.config.cost_files import biller_of
 from longshore.dispatcher.config.loading import (
     Config,
     auth_mode,
@@ -51,12 +52,14 @@ from longshore.dispatcher.notifications.webhooks import WebhookSender, targets_o
 from longshore.dispatcher.server.certificate import Certificate
 from longshore.dispatcher.server.clock import SteadyClock
 from longshore.dispatcher.service.budgets import BudgetSettings, stops_at_start
+from longshore.dispatcher.service.cost_exports import CostExports
 from longshore.dispatcher.service.events import (
     Broker,
     ContainerNotifier,
     log_restored,
     publish_event,
 )
+from longshore.dispatcher.service.export_folder import ExportFolder, ExportTerms
 from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.services import Services, make_services
@@ -156,7 +159,6 @@ class Server:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
-        await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
         vault = await self._open_store(stack)
         store, logs = vault.store, self._logs(stack, watchers)
@@ -215,7 +217,8 @@ class Server:
             cost=config.cost,
             budgets=_budget_settings(config),
             sender=sender,
-            watched=entry.watched(sender),
+            biller=biller_of(config),
+            watched=[*entry.watched(sender), *self._export_files(stack, store)],
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
@@ -235,6 +238,7 @@ class Server:
 
     async def _open_store(self, stack: contextlib.AsyncExitStack) -> Vault:
         config = self._config
+        await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
         store = await asyncio.to_thread(
             Store.open,
             config.store,
@@ -492,6 +496,16 @@ class Server:
             self._begin(stack, issuer.keep_fresh(), name="issuer")
         return _Entry(certificate=certificate, issuer=issuer)
 
+    def _export_files(self, stack: contextlib.AsyncExitStack, store: Store) -> list[Watched]:
+        """Have the ledger's files written where the configuration says so; return what to watch."""
+        terms = _export_terms(self._config)
+        if terms is None:
+            return []
+        exports = CostExports(store=store, now=self._clock.now, context=biller_of(self._config))
+        folder = ExportFolder(terms, exports=exports, ledger=store.ledger, wall=time.time)
+        self._begin(stack, folder.keep_for_ever(), name="files of cost")
+        return [Watched(kind=ProblemKind.COST_EXPORT, problem=folder.problem)]
+
     def _begin(
         self, stack: contextlib.AsyncExitStack, work: Coroutine[None, None, None], *, name: str
     ) -> None:
@@ -586,6 +600,21 @@ def _own_version() -> str:
         return version("longshore")
     except PackageNotFoundError:
         return "0+sources"
+
+
+def _export_terms(config: Config) -> ExportTerms | None:
+    """Return where the ledger's files are written to, None for nowhere."""
+    export = config.cost.export
+    if not export.dir:
+        return None
+    return ExportTerms(
+        directory=Path(export.dir),
+        cron=export.cron,
+        format=export.format,
+        time_zone=export.tz,
+        cluster=config.cluster,
+        currency=config.cost.currency,
+    )
 
 
 def _make_private_directory(path: Path) -> None:

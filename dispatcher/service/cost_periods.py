@@ -21,6 +21,7 @@ STEPS_MAX: Final = 10_000
 _HOUR_S: Final = 3600
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
+_MONTHS = frozenset(f"{number:02}" for number in range(1, 13))
 _REMEDY = 'write a day as "2026-10-01", a month as "2026-10", or a time as "2026-10-01T12:00:00Z"'
 
 
@@ -64,6 +65,30 @@ def steps_between(
             sentence = f"asks for more than {STEPS_MAX} steps: ask for less time, or longer steps"
             raise InvalidRequest([("step", sentence)])
     return steps
+
+
+def month_in(month: str, *, time_zone: str, now: float) -> range:
+    """Return the hours since the epoch of a month of a zone, written as 2026-10; "" for this one.
+
+    Raises `InvalidRequest` with all that is wrong.
+    """
+    problems: list[tuple[str, str]] = []
+    zone = _zone(time_zone, problems)
+    if month and not _is_month(month):
+        problems.append(("month", 'is no month: write it as "2026-10"'))
+    if problems:
+        raise InvalidRequest(problems)
+    first = datetime.fromtimestamp(now, zone).date().replace(day=1)
+    if month:
+        first = date.fromisoformat(f"{month}-01")
+    cuts = (_begin_of(first, zone), _begin_of(_next(first, Step.MONTH), zone))
+    start, end = (math.ceil(cut / _HOUR_S) for cut in cuts)
+    return range(start, end)
+
+
+def _is_month(text: str) -> bool:
+    """Return whether a text is a month that the epoch's clock and the calendar both know."""
+    return bool(_MONTH.fullmatch(text)) and "1970-02" <= text < "9999-12" and text[5:] in _MONTHS
 
 
 def _zone(name: str, problems: list[tuple[str, str]]) -> ZoneInfo:

@@ -41,7 +41,7 @@ from longshore.dispatcher.domain.ledger import (
 )
 from longshore.dispatcher.domain.messages import SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
-from longshore.dispatcher.domain.queries import LedgerSums
+from longshore.dispatcher.domain.queries import CorrectedHour, LedgerSums
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
@@ -178,6 +178,18 @@ class CostService:
                 yield container_id, sum(costs.values())
 
 
+def counted_hour(correction: CorrectedHour) -> int:
+    """Return the hour in which a correction counts: that which it is about while its month is
+    open, else that in which it was booked, since what a closed month came to stays as it is.
+    """
+    return correction.booked_hour if is_closed(correction.about_hour) else correction.about_hour
+
+
+def is_closed(hour: int) -> bool:
+    """Return whether the month of an hour is closed; no month is so far."""
+    return hour < 0
+
+
 def seen_by(caller: Principal) -> Seen:
     """Return what a caller sees of costs: a user its own, a lead its projects, an admin all."""
     match caller.role:
@@ -212,6 +224,11 @@ def totals_until(
     found: list[Totals] = []
     for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
         totals = dict(booked)
+        for each in sums.corrections:
+            if from_hour <= counted_hour(each) < until_hour:
+                total = Total(quantity_ms=each.quantity_ms, grains=each.grains)
+                group = each.group.but_for(needed)
+                totals[group] = totals.get(group, Total()).plus(total)
         for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
             for whole, total in rest[hour].items():
                 group = whole.but_for(needed)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.config.model import CostConfig, EngineName, LimitsConfig
+from longshore.dispatcher.cost.focus import FocusContext
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.engine.view import EngineView
@@ -16,6 +17,8 @@ from longshore.dispatcher.service.admission import AdmissionController
 from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.budgets import BudgetService, BudgetSettings
 from longshore.dispatcher.service.containers import ContainerService
+from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExports
+from longshore.dispatcher.service.cost_reconciling import Reconciler
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.estimates import EstimateService
@@ -50,6 +53,8 @@ class Services:
     audit: AuditService
     secrets: SecretService
     costs: CostService
+    exports: CostExports
+    reconciler: Reconciler
     efficiency: EfficiencyService
     estimates: EstimateService
     spent: SpentService
@@ -77,6 +82,7 @@ def make_services(
     cost: CostConfig = DEFAULT_COST,
     budgets: BudgetSettings = NO_BUDGETS,
     sender: Sender | None = None,
+    biller: FocusContext = UNKNOWN_BILLER,
     leftovers: Leftovers = no_leftovers,
     watched: Sequence[Watched] = (),
 ) -> Services:
@@ -86,7 +92,8 @@ def make_services(
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
     `engine` is what instances are to run containers with, and `limits` bound what may wait.
     `vault` has the secrets, and the store; `watched` is what else may go wrong, `cost` how cost is
-    told, `budgets` what is looked at of it; `sender` is None where there are no webhooks.
+    told, `budgets` what is looked at of it, and `biller` what files say of who bills. `sender` is
+    None where there are no webhooks.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
@@ -106,16 +113,14 @@ def make_services(
         instances=_instances(view, admission, store, now, heard_at=heard_at, leftovers=leftovers),
         secrets=SecretService(runtime=runtime, admission=admission, vault=vault, now=now),
         logs=LogService(
-            containers=containers,
-            view=view,
-            logs=logs,
-            watchers=watchers,
-            unreached=unreached_now,
+            containers=containers, view=view, logs=logs, watchers=watchers, unreached=unreached_now
         ),
         events=broker,
         health=health,
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
         costs=CostService(store=store, now=now, labels=cost.labels, currency=cost.currency),
+        exports=CostExports(store=store, now=now, context=biller),
+        reconciler=Reconciler(store=store, now=now, labels=cost.labels, cluster=biller.cluster),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
         budgets=_budgets(runtime, store, Teller(store, broker, sender, now), budgets, now),
         efficiency=EfficiencyService(view=view, store=store, now=now),

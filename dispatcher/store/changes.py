@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.messages import (
     AddContainer,
+    AddCorrections,
     Change,
     DeleteLaunch,
     ForgetDelivery,
@@ -39,6 +40,7 @@ from longshore.dispatcher.store import (
     access_records,
     budget_records,
     codec,
+    ledger_corrections,
     ledger_records,
     sqlite,
     tables,
@@ -95,7 +97,9 @@ _Saving = (
     | SaveBill
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
-_OfMoney = SaveBookedHour | SaveBudget | SaveUnusualDay | SaveDelivery | ForgetDelivery
+_OfMoney = (
+    SaveBookedHour | AddCorrections | SaveBudget | SaveUnusualDay | SaveDelivery | ForgetDelivery
+)
 _Single = (
     InsertContainers
     | RequestCancel
@@ -184,6 +188,8 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
 
 def _apply_of_money(connection: Connection, change: _OfMoney) -> None:
     match change:
+        case AddCorrections():
+            ledger_corrections.add(connection, change.corrections)
         case SaveBookedHour():
             ledger_records.save_booked_hour(connection, change.booked)
         case SaveBudget():

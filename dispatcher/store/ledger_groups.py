@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select
+from sqlalchemy import Connection, Select, bindparam, delete, func, insert, literal, select
 
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
@@ -23,7 +23,8 @@ from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
 
 HOURS_PER_DAY: Final = 24
-_SPLIT: Final = 10**12
+SPLIT: Final = 10**12
+"""An amount in grains is kept as so many of this, and the rest."""
 _BOOKED_ROW: Final = 1
 _LABELS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _NAMES = tuple(column.name for column in tables.groups.columns if column.name != "id")
@@ -43,7 +44,7 @@ def save_hour(connection: Connection, booked: BookedHour) -> None:
     """Replace the sums of an hour, and with them those of its day."""
     connection.execute(delete(tables.hours).where(tables.hours.c.hour == booked.hour))
     rows = [
-        {"hour": booked.hour, "group_id": _group_id(connection, group), **total_values(total)}
+        {"hour": booked.hour, "group_id": group_id(connection, group), **total_values(total)}
         for group, total in booked.totals
     ]
     if rows:
@@ -72,8 +73,8 @@ def _sums(table: Any) -> list[Any]:
 
 def total_values(total: Total) -> dict[str, int]:
     """Return the columns of a sum: amounts in two, which are added up apart."""
-    whole, rest = divmod(total.grains, _SPLIT)
-    uncertain_whole, uncertain_rest = divmod(total.uncertain_grains, _SPLIT)
+    whole, rest = divmod(total.grains, SPLIT)
+    uncertain_whole, uncertain_rest = divmod(total.uncertain_grains, SPLIT)
     return {
         "quantity_ms": total.quantity_ms,
         "whole": whole,
@@ -83,7 +84,8 @@ def total_values(total: Total) -> dict[str, int]:
     }
 
 
-def _group_id(connection: Connection, group: CostGroup) -> int:
+def group_id(connection: Connection, group: CostGroup) -> int:
+    """Return the number of a group, a new one if it had none."""
     values = group_values(group)
     connection.execute(_INSERT_GROUP, values)
     found = {f"of_{name}": value for name, value in values.items()}
@@ -138,7 +140,7 @@ def fetch_booked_until(connection: Connection) -> int:
 def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> LedgerDue:
     """Return which hours are to be booked: see `LedgerReader.due`."""
     marks, booked_until = tables.marks, fetch_booked_until(connection)
-    first = booked_until or _first_hour(connection)
+    first = booked_until or fetch_first_hour(connection)
     last = min(before_hour, booked_until)
     changed = select(marks).where(marks.c.hour < last).order_by(marks.c.hour).limit(at_most)
     hours = {row.hour: row.times for row in connection.execute(changed)}
@@ -150,10 +152,16 @@ def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> Ledg
     return LedgerDue(hours=hours)
 
 
-def _first_hour(connection: Connection) -> int | None:
+def fetch_first_hour(connection: Connection) -> int | None:
     """Return the first hour about which anything is known, None for none."""
     earliest_ms = connection.execute(select(func.min(tables.bills.c.created_ms))).scalar()
     return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
+
+
+def fetch_groups(connection: Connection, numbers: Select[tuple[int]]) -> dict[int, CostGroup]:
+    """Return the groups whose numbers a query has, by these."""
+    query = select(tables.groups).where(tables.groups.c.id.in_(numbers))
+    return {row.id: _group_of(row._asdict()) for row in connection.execute(query)}
 
 
 def fetch_totals(
@@ -203,8 +211,8 @@ def _add_up(
         quantity_ms, whole, rest, uncertain_whole, uncertain_rest = row[len(names) :]
         total = Total(
             quantity_ms=quantity_ms,
-            grains=whole * _SPLIT + rest,
-            uncertain_grains=uncertain_whole * _SPLIT + uncertain_rest,
+            grains=whole * SPLIT + rest,
+            uncertain_grains=uncertain_whole * SPLIT + uncertain_rest,
         )
         known = found.get(group)
         found[group] = total if known is None else known.plus(total)

@@ -14,6 +14,7 @@ from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.domain.queries import (
+    CorrectedInstance,
     JobCosts,
     LedgerDue,
     LedgerFacts,
@@ -21,7 +22,13 @@ from longshore.dispatcher.domain.queries import (
     SpentFacts,
     Successes,
 )
-from longshore.dispatcher.store import ledger_groups, ledger_records, past_runs, spent_records
+from longshore.dispatcher.store import (
+    ledger_corrections,
+    ledger_groups,
+    ledger_records,
+    past_runs,
+    spent_records,
+)
 from longshore.dispatcher.store.budget_records import (
     BudgetRecords,
     fetch_budgets,
@@ -60,6 +67,11 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_records.fetch_ended_in(connection, hour)
 
+    def first_hour(self) -> int | None:
+        """Return the first hour since the epoch of which anything is known, None for none."""
+        with self._snapshot() as connection:
+            return ledger_groups.fetch_first_hour(connection)
+
     def facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
@@ -86,7 +98,16 @@ class LedgerReader:
             first = max(booked_until, min((start for start, _ in spans), default=0))
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
             totals = tuple(ledger_groups.fetch_totals(connection, spans, needed))
-        return LedgerSums(totals=totals, booked_until=booked_until, facts=facts)
+            since = min((start for start, _ in spans), default=0)
+            corrections = ledger_corrections.fetch_by_hour(connection, since, until_hour)
+        return LedgerSums(
+            totals=totals, booked_until=booked_until, facts=facts, corrections=corrections
+        )
+
+    def corrections(self, from_hour: int, until_hour: int) -> list[CorrectedInstance]:
+        """Return what was booked beside the lines of the hours [from, until)."""
+        with self._snapshot() as connection:
+            return list(ledger_corrections.fetch_by_instance(connection, from_hour, until_hour))
 
     def past_runs(self, kind: WorkKind, since: float) -> PastRuns:
         """Return what ended containers of a kind came to, if enough is known of them.

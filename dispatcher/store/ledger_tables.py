@@ -4,6 +4,7 @@ Facts are in two: an interval is inserted when it begins and gets its end once; 
 instance. `ledger_hours` is reckoned from them and can be thrown away. An amount is in grains, which
 a sum of a year takes out of 64 bits: it is kept in two columns, of whole and of rest, that are
 added up apart. `ledger_marks` are the hours in which a fact has changed that may be booked already.
+`ledger_corrections` are what bills say beside the lines, and are only ever added to.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Float,
     Index,
     Integer,
     PrimaryKeyConstraint,
@@ -180,3 +182,23 @@ marks = Table(
     Column("hour", Integer, primary_key=True, autoincrement=False),
     Column("times", Integer, nullable=False),
 )
+
+corrections = Table(
+    "ledger_corrections",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("booked_hour", Integer, nullable=False),
+    Column("about_hour", Integer, nullable=False),
+    Column("instance_id", Text, nullable=False),
+    Column("group_id", Integer, nullable=False),
+    Column("quantity_ms", BigInteger, nullable=False),
+    Column("whole", BigInteger, nullable=False),
+    Column("rest", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("made_at", Float, nullable=False),
+    Column("file_name", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+)
+Index("ledger_corrections_by_about", corrections.c.about_hour)
+Index("ledger_corrections_by_booked", corrections.c.booked_hour)

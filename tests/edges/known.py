@@ -12,6 +12,7 @@ from tests.edges.defects_billing import BILLING
 from tests.edges.defects_budget_stops import BUDGET_STOPS
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
+from tests.edges.defects_cost_doors import COST_DOORS
 from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
@@ -31,6 +32,7 @@ DEFECTS: Final = (
         *BUDGET_STOPS,
         *BUDGETS,
         *CLIENT,
+        *COST_DOORS,
         *COST_FILES,
         *ESTIMATES,
         *INSIDE,

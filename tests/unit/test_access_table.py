@@ -45,6 +45,17 @@ DAEMON = {"type": "sysbatch", "tasks": [CONTAINER]}
 TEMPLATE = {"parameterized": {"optional": {"SAMPLE": "x"}}, "tasks": [CONTAINER]}
 
 
+EMPTY_BILL = {
+    "month": "2026-10",
+    "piece": 0,
+    "pieces": 1,
+    "rows": [],
+    "billed_until_hour": None,
+    "file": "october.csv",
+    "sha256": "0" * 64,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """One kind of caller, and what it is to the things of ann in project a."""
@@ -195,6 +206,8 @@ ROWS = (
     Row(method="GET", path="/v1/whoami", whom="known"),
     Row(method="GET", path="/v1/cost"),
     Row(method="GET", path="/v1/budgets"),
+    Row(method="GET", path="/v1/cost/export"),
+    Row(method="POST", path="/v1/cost/reconcile", body=EMPTY_BILL, whom="admin"),
     Row(method="GET", path="/v1/audit", whom="admin"),
     Row(method="GET", path="/v1/efficiency"),
     Row(method="GET", path="/v1/events"),

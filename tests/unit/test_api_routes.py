@@ -286,6 +286,8 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/whoami",
         "/v1/cost",
         "/v1/budgets",
+        "/v1/cost/export",
+        "/v1/cost/reconcile",
         "/v1/audit",
         "/v1/efficiency",
         "/v1/events",

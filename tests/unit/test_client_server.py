@@ -103,6 +103,15 @@ def test_a_token_is_made_once_however_often_it_is_asked_for(call: Caller) -> Non
     assert [each.id for each in call("tokens", user="linus")].count(made.id) == 1
 
 
+EMPTY_BILL = {
+    "month": "2026-10",
+    "piece": 0,
+    "pieces": 1,
+    "rows": [],
+    "billed_until_hour": None,
+    "file": "october.csv",
+    "sha256": "0" * 64,
+}
 Cases = dict[str, tuple[tuple[Any, ...], dict[str, Any], str]]
 
 
@@ -144,6 +153,8 @@ def cases(ids: dict[str, str]) -> Cases:
         "cost": ((), {"by": ["project"], "step": "day"}, "list"),
         "audit": ((), {"user": "grace"}, "list"),
         "budgets": ((), {}, "BudgetsAnswer"),
+        "export_cost": (("2026-10",), {"form": "focus-1.4", "most": 1}, "list"),
+        "reconcile_cost": ((EMPTY_BILL,), {}, "ReconcileAnswer"),
         "efficiency": ((), {"user": "grace", "since": "2026-01-01T00:00:00Z"}, "EfficiencyAnswer"),
         "live": ((), {}, "LiveAnswer"),
         "ready": ((), {}, "ReadyAnswer"),

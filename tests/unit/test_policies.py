@@ -152,6 +152,7 @@ RULES = (
 )
 WAYS = (*SPEC_WAYS, "priority of a container", "priority of a job")
 HARMLESS = {
+    "POST /v1/cost/reconcile",
     "POST /v1/containers/{id}/cancel",
     "POST /v1/jobs/{id}/cancel",
     "PUT /v1/instances/{id}/idle-behavior",

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT
+from longshore.dispatcher.cost.bills import ChargeKind
 
 
 class CostAmounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,3 +65,91 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     booked_until: str | None
     unpriced_instance_hours: Decimal
     not_included: tuple[str, ...]
+
+
+# ---- a bill against the ledger -------------------------------------------------------------------
+
+BILL_ROWS_MOST = 20_000
+_Amount = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,40}(\.[0-9]{1,40})?$")]
+_Hour = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
+
+
+class BillRowRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of a bill, or the sum of several that differ in nothing else than amounts.
+
+    Hours are whole ones since the epoch, in UTC: it is about `first_hour` to before `end_hour`.
+    Amounts are decimals as text, so that none is rounded. `usage_s` are seconds of an instance,
+    null where the row tells no time, and `list_cost` is null where it tells no public price.
+    `cluster` is the value of the tag that names the cluster.
+    """
+
+    resource_id: Annotated[str, msgspec.Meta(max_length=2048)]
+    first_hour: _Hour
+    end_hour: _Hour
+    kind: ChargeKind
+    usage_s: _Amount | None
+    list_cost: _Amount | None
+    effective_cost: _Amount
+    cluster: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+
+
+class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A piece of a bill of a month: all rows of the instances that are in it.
+
+    An instance is in the piece whose number is the CRC-32 of what its id has behind its last slash,
+    in small letters and UTF-8, modulo `pieces`. `billed_until_hour` is where the time of instances
+    of the whole bill ends, null where it has none, and `final` says that nothing will be added to
+    it. `file` and `sha256` tell which file it was, and are kept with what is booked.
+    """
+
+    month: Annotated[str, msgspec.Meta(pattern="^[0-9]{4}-[0-9]{2}$")]
+    piece: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
+    pieces: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    rows: Annotated[list[BillRowRequest], msgspec.Meta(max_length=BILL_ROWS_MOST)]
+    billed_until_hour: _Hour | None
+    file: Annotated[str, msgspec.Meta(max_length=255)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    final: bool = False
+    apply: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+
+
+class BillParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The bill less the ledger: `total`, and what it is made of, which adds up to it exactly."""
+
+    total: Decimal
+    time: Decimal
+    price: Decimal
+    discount: Decimal
+    not_modelled: Decimal
+    only_in_bill: Decimal
+    only_in_ledger: Decimal
+
+
+class InstanceDifferenceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much the bill of one instance differs from its part of the ledger."""
+
+    instance_id: Annotated[str, NEVER_ABSENT]
+    parts: BillParts
+
+
+class ReconcileAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a piece of a bill differs from the ledger.
+
+    `billed` and `booked` are what both say of it, `elsewhere` what rows cost that are not this
+    cluster's, and `outside` what is of other months. `instances` are the most different first;
+    `next_offset` is where the next page begins, null on the last. `corrections` is how many rows
+    were booked.
+    """
+
+    currency: str
+    billed: Decimal
+    booked: Decimal
+    elsewhere: Decimal
+    outside: Decimal
+    parts: BillParts
+    coarsest_hours: int
+    instances: tuple[InstanceDifferenceAnswer, ...]
+    next_offset: int | None
+    corrections: int

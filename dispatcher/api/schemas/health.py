@@ -16,6 +16,7 @@ ProblemWord = Annotated[
                 *("store", "stopping", "logs", "disk", "secrets", "certificate", "issuer"),
                 *(
                     "notifications",
+                    "cost_export",
                     "credentials",
                     "listings",
                     "creates",

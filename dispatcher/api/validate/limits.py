@@ -39,6 +39,8 @@ class ApiLimits:
     log_chunk_bytes: int = 256 * 2**10
     concurrent_streams: int = 500
     subscribers: int = 100
+    #: Each keeps a thread busy, and the processor.
+    concurrent_exports: int = 4
     #: A connection that takes nothing of what it is sent for this long is closed.
     write_timeout_s: float = 60.0
     heartbeat_s: float = 15.0

@@ -1,16 +1,22 @@
-"""`longshore cost`: what was spent, by whom, for what and when."""
+"""`longshore cost`: what was spent, by whom, for what and when; and the ledger as files.
+
+By itself it is the report; `export` and `reconcile` are commands of it.
+"""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostRowAnswer
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
+from longshore.dispatcher.cli.commands.cost_files import export, reconcile
 from longshore.dispatcher.cli.options import json_option, server_command
 
 _CENT = Decimal("0.01")
@@ -19,7 +25,7 @@ _AMOUNTS = ("DIRECT", "CAUSED", "SHARED", "TOTAL", "LOST WORK", "UNCERTAIN", "HO
 _SUCCESSES = ("SUCCEEDED", "EACH")
 
 
-@click.command()
+@click.command("cost")
 @click.option("--from", "since", metavar="WHEN", default="", help="From a day, month or time on.")
 @click.option("--to", "until", metavar="WHEN", default="", help="Before a day, month or time.")
 @click.option("--tz", metavar="ZONE", default="", help="The zone of days and months; default: UTC.")
@@ -44,7 +50,7 @@ _SUCCESSES = ("SUCCEEDED", "EACH")
 @click.option("--job", default="", help="Only of jobs of this name.")
 @json_option
 @server_command
-def cost(
+def report(
     *,
     client: CommandClient,
     since: str,
@@ -126,3 +132,36 @@ def _money(amount: Decimal) -> str:
     """Return an amount in cents, or as exactly as a small one needs."""
     place = _CENT if not amount or abs(amount) >= _CENT else _SMALL
     return f"{amount.quantize(place)}"
+
+
+# ---- with the other commands ---------------------------------------------------------------------
+
+
+@click.pass_context
+def _report_unless_another(ctx: click.Context, /, **asked: Any) -> object:
+    """Tell the report where no other command is named."""
+    if ctx.invoked_subcommand is None:
+        return ctx.invoke(report, **asked)
+    given = [
+        each.opts[0]
+        for each in report.params
+        if ctx.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(
+            f"{', '.join(given)} before '{ctx.invoked_subcommand}' would be of the report; give"
+            f" options of '{ctx.invoked_subcommand}' after it."
+        )
+    return None
+
+
+cost = click.Group(
+    "cost",
+    params=report.params,
+    help=report.help,
+    callback=_report_unless_another,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
+)
+cost.add_command(export)
+cost.add_command(reconcile)

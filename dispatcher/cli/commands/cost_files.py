@@ -1,0 +1,184 @@
+"""`longshore cost export` and `reconcile`: the ledger as files, and bills against it.
+
+A bill has millions of rows. They are added up as they are read, by instance, hours and kind, and
+what comes of it goes to the server by pieces of instances (`dispatcher.cost.reconcile.piece_of`);
+nothing is sent before the whole file was read and has no problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from longshore.dispatcher.api.schemas.cost import BillParts, CostAnswer, ReconcileAnswer
+from longshore.dispatcher.cli import output
+from longshore.dispatcher.cli.answers import read
+from longshore.dispatcher.cli.bill_files import BillFileError, read_bill
+from longshore.dispatcher.cli.bill_sums import PIECE_INSTANCES_MOST, bill_sums, together
+from longshore.dispatcher.cli.client import CommandClient
+from longshore.dispatcher.cli.failure import USAGE, CommandFailure
+from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
+from longshore.dispatcher.cli.render.terminal_text import Sink
+from longshore.dispatcher.client.dialogue import FILE_SILENCE_LIMIT_S
+
+_PARTS = BillParts.__struct_fields__
+_NUMBERS = msgspec.json.Encoder(decimal_format="number")
+
+
+@click.command()
+@click.option("--focus", type=click.Choice(["1.4", "1.2"]), help="As FOCUS; for admins.")
+@click.option("--csv", "as_csv", is_flag=True, help="As plain CSV; so it is if nothing is said.")
+@click.option("--month", metavar="YYYY-MM", default="", help="The month; default: this one.")
+@click.option("--tz", metavar="ZONE", default="", help="The zone of the month; default: UTC.")
+@click.option("--label", "labels", metavar="KEY", multiple=True, help="A column for this label.")
+@click.option(
+    "-o", "--output", "path", type=click.Path(dir_okay=False), metavar="FILE", help="Not to stdout."
+)
+@server_command
+def export(
+    *,
+    client: CommandClient,
+    focus: str | None,
+    as_csv: bool,
+    month: str,
+    tz: str,
+    labels: tuple[str, ...],
+    path: str | None,
+) -> None:
+    """Write the lines of a month as a file: a row for each instance, hour and attempt or cause."""
+    if focus and as_csv:
+        raise click.UsageError("--focus and --csv are two forms of a file: give one of them.")
+    query = [
+        ("format", f"focus-{focus}" if focus else "csv"),
+        ("month", month),
+        ("tz", tz),
+        ("label", ",".join(labels)),
+    ]
+    asked = [each for each in query if each[1]]
+    with client.stream(
+        "/v1/cost/export", asked, read_timeout_s=FILE_SILENCE_LIMIT_S, accept="text/csv"
+    ) as response:
+        pieces = client.chunks(response)
+        if path is None:
+            sink = Sink(sys.stdout.buffer, raw=not sys.stdout.isatty())
+            for piece in pieces:
+                sink.write(piece)
+            sink.end()
+        else:
+            _write_whole(Path(path), pieces)
+
+
+def _write_whole(path: Path, pieces: Iterator[bytes]) -> None:
+    """Write a file that is there once all of it came, and as it was until then."""
+    staged = path.with_name(f"{path.name}.part")
+    try:
+        with staged.open("wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(path)
+    except OSError as error:
+        raise CommandFailure(
+            f"cannot write {path}: {error.strerror or error}",
+            remedy="Name another file with -o",
+        ) from error
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+# ---- bills ---------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--month", metavar="YYYY-MM", default="", help="Default: that of the bill's rows.")
+@click.option("--final", is_flag=True, help="Nothing will be added to the bill any more.")
+@click.option("--apply", is_flag=True, help="Book what is missing to the bill as corrections.")
+@click.option(
+    "--limit",
+    type=WholeNumber(0, PIECE_INSTANCES_MOST),
+    default=20,
+    show_default=True,
+    help="How many instances are shown, the most different first.",
+)
+@json_option
+@server_command
+def reconcile(
+    *,
+    client: CommandClient,
+    path: Path,
+    month: str,
+    final: bool,
+    apply: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Compare a cloud's bill with the ledger; for admins.
+
+    FILE is AWS CUR 2.0 or FOCUS, as CSV, gzip or Parquet. With --apply reports of that month say
+    what the bill does; the same bill again changes nothing.
+    """
+    currency = read(client.get("/v1/cost", [("limit", "1")]), CostAnswer).currency
+    try:
+        bill = bill_sums(read_bill(path, currency))
+    except BillFileError as error:
+        raise CommandFailure(
+            f"{path} cannot be used as a bill",
+            remedy="Mend what is listed, or export the bill anew",
+            exit_code=USAGE,
+            problems=error.problems,
+        ) from error
+    asked = {
+        "month": month or bill.month(),
+        "billed_until_hour": bill.billed_until_hour,
+        "file": path.name[:255],
+        "sha256": _hash_of(path),
+        "final": final,
+        "apply": apply,
+        "limit": max(limit, 1),
+    }
+    answers = [
+        read(client.send("POST", "/v1/cost/reconcile", {**asked, **piece}), ReconcileAnswer)
+        for piece in bill.pieces()
+    ]
+    found = together(answers, limit)
+    if as_json:
+        output.print_json(msgspec.json.decode(_NUMBERS.encode(found)))
+        return
+    _print_difference(found, str(asked["month"]), applied=apply)
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _print_difference(found: ReconcileAnswer, month: str, *, applied: bool) -> None:
+    output.print_fields(
+        [
+            ("month", month),
+            ("bill", f"{found.billed:f} {found.currency}"),
+            ("ledger", f"{found.booked:f} {found.currency}"),
+            ("not this cluster's", f"{found.elsewhere:f}"),
+            ("outside of the month", f"{found.outside:f}"),
+            ("compared by", "hour" if found.coarsest_hours == 1 else f"{found.coarsest_hours} h"),
+        ]
+    )
+    rows = [("bill less ledger", *_cells(found.parts))]
+    rows += [(each.instance_id, *_cells(each.parts)) for each in found.instances]
+    output.print_table(("", *(name.replace("_", " ").upper() for name in _PARTS)), rows)
+    if applied:
+        click.echo(f"{found.corrections} corrections are booked")
+    elif found.parts.total:
+        click.echo("nothing is booked; --apply books what is missing to the bill")
+
+
+def _cells(parts: BillParts) -> list[str]:
+    return [f"{getattr(parts, name):f}" for name in _PARTS]

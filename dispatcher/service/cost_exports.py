@@ -1,0 +1,91 @@
+"""The lines of a month as a file, for whoever may see them.
+
+A month of a large cluster has millions of lines, so it is read day by day: of each day the facts
+are read from one moment of the store, its lines are reckoned, written and let go. A line is about
+one hour, and each hour is read once, so that none is left out and none comes twice, whatever is
+written meanwhile. Amounts are rounded as they leave, so that those of any file add up to its sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from longshore.dispatcher.cost.csv_export import lines_csv
+from longshore.dispatcher.cost.focus import ExportFormat, FocusContext, FocusVersion, focus_csv
+from longshore.dispatcher.cost.report import Seen
+from longshore.dispatcher.cost.rollups import group_of, lines_between
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine
+from longshore.dispatcher.domain.principals import Principal, Role
+from longshore.dispatcher.service.contracts import Forbidden
+from longshore.dispatcher.service.costs import seen_by
+from longshore.dispatcher.store.store import Store
+
+HOURS_AT_ONCE: Final = 24
+LABELS_MOST: Final = 20
+UNKNOWN_BILLER: Final = FocusContext(
+    provider="unknown", service="unknown", account_id="unknown", cluster="default"
+)
+"""What FOCUS files say where nobody has told who bills."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostExport:
+    """A file that somebody asks for."""
+
+    #: Whole hours since the epoch, UTC.
+    hours: range
+    format: ExportFormat
+    #: The keys of labels that have a column each; of CSV alone.
+    labels: Sequence[str] = ()
+
+
+class CostExports:
+    """Makes files of the ledger; what it returns blocks, and suits any thread."""
+
+    def __init__(self, *, store: Store, now: Callable[[], float], context: FocusContext) -> None:
+        """`context` is what FOCUS files say of the cluster; `now` is in seconds since the epoch."""
+        self._store, self.now = store, now
+        self._context = context
+
+    def file_for(self, caller: Principal, export: CostExport) -> Iterator[str]:
+        """Return the file with what a caller sees, line by line: a user its own, a lead its own
+        projects', an admin everything.
+
+        FOCUS is a bill of the whole, and for admins alone: raises `Forbidden` for others. The
+        iterator raises `StoreBusy`; what came by then is no whole file.
+        """
+        if export.format is not ExportFormat.CSV and caller.role is not Role.ADMIN:
+            raise Forbidden(
+                "Only an admin may have a FOCUS file, which is of the whole cluster: ask for"
+                " format=csv, which has what you see."
+            )
+        return self.file(export, seen_by(caller))
+
+    def file(self, export: CostExport, seen: Seen) -> Iterator[str]:
+        """Return the file with what is seen, line by line; the iterator raises `StoreBusy`."""
+        return self.file_of(self.lines(export.hours, seen), export)
+
+    def file_of(self, lines: Iterable[CostLine], export: CostExport) -> Iterator[str]:
+        """Return the file of lines, in their order, line by line."""
+        match export.format:
+            case ExportFormat.CSV:
+                return lines_csv(lines, export.labels)
+            case ExportFormat.FOCUS_1_4:
+                return focus_csv(lines, FocusVersion.V1_4, self._context)
+            case ExportFormat.FOCUS_1_2:
+                return focus_csv(lines, FocusVersion.V1_2, self._context)
+            case _:
+                assert_never(export.format)
+
+    def lines(self, hours: range, seen: Seen) -> Iterator[CostLine]:
+        """Yield the lines of some hours, by day and then by instance; raises `StoreBusy`."""
+        now_ms = round(self.now() * 1000)
+        until = min(hours.stop, now_ms // MS_PER_HOUR + 1)
+        for first in range(hours.start, until, HOURS_AT_ONCE):
+            end = min(first + HOURS_AT_ONCE, until)
+            facts = self._store.ledger.facts(first, end)
+            for line in lines_between(facts, from_hour=first, until_hour=end, now_ms=now_ms):
+                if seen.everything or seen.sees(group_of(line, ())):
+                    yield line
