@@ -9,7 +9,7 @@ from enum import Enum
 from longshore.dispatcher.domain.audit import AuditEntry
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.domain.ledger import BookedHour, InstanceBill, Interval
+from longshore.dispatcher.domain.ledger import BookedHour, InstanceBill, Interval, PriceRow
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
 from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
@@ -186,6 +186,13 @@ class SaveBookedHour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddPrices:
+    """Insert rows of prices, and mark the hours from then on; one that is there stays as it is."""
+
+    rows: tuple[PriceRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertToken:
     """Insert a new token, unless the key of its request made one before."""
 
@@ -255,6 +262,7 @@ Change = (
     | SaveInterval
     | SaveBill
     | SaveBookedHour
+    | AddPrices
     | InsertToken
     | SaveToken
     | NoteTokenUse

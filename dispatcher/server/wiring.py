@@ -53,6 +53,7 @@ from longshore.dispatcher.service.events import (
 )
 from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
+from longshore.dispatcher.service.prices import PriceKeeper
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
@@ -154,6 +155,7 @@ class Server:
         watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
         vault = await self._open_store(stack)
         store, logs = vault.store, self._logs(stack, watchers)
+        await self._prices(store, types)
         instance_set, unowned = self._driver(stack)
         performer: Performer | None = None
         periodic: PeriodicJobs | None = None
@@ -226,6 +228,12 @@ class Server:
             now=self._clock.now,
             results=metrics.launches,
         )
+
+    async def _prices(self, store: Store, types: tuple[InstanceType, ...]) -> PriceKeeper:
+        """Return what keeps prices, with those that the configuration says written down."""
+        keeper = PriceKeeper(store=store, types=types, now=self._clock.now)
+        await keeper.begin()
+        return keeper
 
     async def _open_store(self, stack: contextlib.AsyncExitStack) -> Vault:
         config = self._config

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.messages import (
     AddContainer,
+    AddPrices,
     Change,
     DeleteLaunch,
     InsertContainers,
@@ -84,6 +85,7 @@ _Saving = (
     | SaveBill
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
+_OfLedger = SaveBookedHour | AddPrices
 _Single = (
     InsertContainers
     | RequestCancel
@@ -92,7 +94,7 @@ _Single = (
     | JobChange
     | SaveSecrets
     | RemoveSecret
-    | SaveBookedHour
+    | _OfLedger
     | _OfAccess
 )
 
@@ -122,6 +124,9 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
     if isinstance(change, _OfAccess):
         _apply_of_access(connection, change, now)
         return
+    if isinstance(change, _OfLedger):
+        _apply_of_ledger(connection, change)
+        return
     match change:
         case InsertContainers():
             _insert_containers(connection, change, now)
@@ -137,8 +142,16 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         case RemoveSecret():
             named = {"of_project": change.project, "called": change.name}
             connection.execute(_DELETE_SECRET, named)
+        case _:
+            assert_never(change)
+
+
+def _apply_of_ledger(connection: Connection, change: _OfLedger) -> None:
+    match change:
         case SaveBookedHour():
             ledger_records.save_booked_hour(connection, change.booked)
+        case AddPrices():
+            ledger_records.add_prices(connection, change.rows)
         case _:
             assert_never(change)
 

@@ -1,4 +1,7 @@
-"""Reading the ledger: what is to be booked, what is booked, and the facts of the rest."""
+"""Reading the ledger: what is to be booked, what is booked, and the facts of the rest.
+
+Stands alone: it is the ledger's part of the store's reader.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 
+from longshore.dispatcher.domain.ledger import PriceRow
 from longshore.dispatcher.domain.queries import LedgerDue, LedgerFacts, LedgerSums
 from longshore.dispatcher.store import ledger_groups, ledger_records
 
@@ -33,6 +37,11 @@ class LedgerReader:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
             return ledger_records.fetch_facts(connection, from_hour, until_hour)
+
+    def prices(self, at_ms: int) -> list[PriceRow]:
+        """Return the price of each source, type and zone that holds at a time; 0 ends a source."""
+        with self._snapshot() as connection:
+            return ledger_records.fetch_prices(connection, at_ms, at_ms + 1)
 
     def sums(self, spans: Sequence[tuple[int, int]]) -> LedgerSums:
         """Return what is booked in spans of hours [from, until), and the facts of the rest.
