@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 
 from longshore.dispatcher.domain.audit import AuditEntry
@@ -517,6 +518,13 @@ class SecretsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PricesChanged:
+    """What an hour of an instance costs now, in USD, by type, where the cloud has told it."""
+
+    usd_per_hour: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overloaded:
     """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
 
@@ -541,4 +549,7 @@ UserEvent = (
     | JobLaunched
 )
 
-Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | SecretsChanged | Overloaded | Woken
+ServerEvent = SecretsChanged | PricesChanged | Overloaded | Woken
+"""What the server tells by itself."""
+
+Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | ServerEvent

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
@@ -39,6 +40,7 @@ from longshore.dispatcher.domain.messages import (
     JobRevised,
     JobSubmitted,
     Overloaded,
+    PricesChanged,
     PriorityRequested,
     PublishInstance,
     PublishStray,
@@ -153,7 +155,7 @@ class Engine:
         how the cloud bills, None where it does not tell.
         """
         self._store_since = store_since
-        self.settings, self.types, self.new_container = settings, dict(types), new_container
+        self.settings, self.new_container = settings, new_container
         self.pool = PoolCore(
             settings=pool_settings,
             types=types,
@@ -166,6 +168,7 @@ class Engine:
             spares_unknown=store_accepted,
             asks_bills=billing is not None,
         )
+        self.types = self.pool.types
         self.records: dict[str, InstanceRecord] = {}
         self._port = port = PoolPort(self.pool)
         self.market = PreemptibleMarket(pool=port, settings=settings)
@@ -307,6 +310,9 @@ class Engine:
             case SecretsChanged():
                 self._dirty = True
                 self.table.secrets_changed(event.known)
+            case PricesChanged():
+                self._dirty = True
+                self._reprice(event.usd_per_hour)
             case CompletionsWatched():
                 self.workflow.watch_completions(event.roots)
                 self._confirm(event.asked)
@@ -319,6 +325,16 @@ class Engine:
                 reactor.on_event(self.pool, event, now)
         self._take_notices(now)
         return self._commands(now)
+
+    def _reprice(self, usd_per_hour: Mapping[str, Decimal]) -> None:
+        """Let all that is bought, limited and explained go by what types cost now.
+
+        The next pass asks each class anew which types it may have (`Reservations.update`).
+        """
+        self.pool.reprice(usd_per_hour)
+        opened = sorted(set(self.table.open_attempts.values()))
+        self.table.spend.reprice(usd_per_hour, [self.table.containers[each] for each in opened])
+        self.table.queue.refit()
 
     def _confirm(self, asked: int | None) -> None:
         if asked is not None:

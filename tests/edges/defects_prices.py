@@ -9,7 +9,9 @@ from tests.edges.defect import EdgeDefect
 _BOOK = "dispatcher/cost/prices.py"
 _RECORDS = "dispatcher/store/ledger_records.py"
 _KEEPER = "dispatcher/service/prices.py"
+_ENGINE = "dispatcher/engine/engine.py"
 _TEST = "tests/unit/test_prices.py"
+_LIVE = "tests/unit/test_live_prices.py"
 
 PRICES: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
@@ -51,5 +53,37 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         old="    _mark(connection, range(first, booked_until))\n",
         new="",
         test=f"{_TEST}::test_a_price_that_comes_late_has_its_booked_hours_reckoned_anew",
+    ),
+    EdgeDefect(
+        name="instances_keep_the_price_they_were_bought_at",
+        guard="Limits count an instance at what it costs now",
+        file="pool/core.py",
+        old="                self.touch(worker.id)\n\n    def note_changed",
+        new="\n    def note_changed",
+        test=f"{_LIVE}::test_limits_count_instances_and_attempts_at_the_price_of_now",
+    ),
+    EdgeDefect(
+        name="attempts_keep_the_price_they_began_at",
+        guard="Limits count an attempt at what its instance costs now",
+        file="dispatcher/state/attempt_spend.py",
+        old="        self._usd_per_hour.update(usd_per_hour)\n",
+        new="",
+        test=f"{_LIVE}::test_limits_count_instances_and_attempts_at_the_price_of_now",
+    ),
+    EdgeDefect(
+        name="a_ceiling_is_held_against_an_old_price",
+        guard="Which types may run somebody is asked again when prices change",
+        file=_ENGINE,
+        old="        self.table.queue.refit()\n",
+        new="",
+        test=f"{_LIVE}::test_who_waits_goes_by_the_price_of_now",
+    ),
+    EdgeDefect(
+        name="what_comes_costs_what_it_did",
+        guard="An instance on its way costs what its type does now",
+        file="dispatcher/scheduler/placement/fleet_sync.py",
+        old="self._pool.types.get(type_.name, type_)))",
+        new="type_))",
+        test=f"{_LIVE}::test_an_instance_on_its_way_costs_what_it_does_now",
     ),
 )
