@@ -10,13 +10,32 @@ bought; where the configuration says 0, nobody knows its price.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
 
 from longshore.dispatcher.domain.ledger import InstanceBill, PriceRow, PriceSource, UnitPrice
 
 _RANK = {source: rank for rank, source in enumerate(PriceSource)}
+_NO_PRICE = Decimal(0)
 _NOBODYS = UnitPrice(nusd_per_hour=0, source=PriceSource.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTerms:
+    """What an hour of an instance costs beside, and instead of, what is told of its type."""
+
+    #: What a told price is multiplied by: a discount that is not in it.
+    factor: Decimal = Decimal(1)
+    #: What is billed with each instance beside it, in USD an hour: disks, an address.
+    beside_usd_per_hour: Decimal = Decimal(0)
+
+    def whole(self, usd_per_hour: Decimal) -> Decimal:
+        """Return the price of an instance with all that is billed with it; 0 stays no price."""
+        return usd_per_hour * self.factor + self.beside_usd_per_hour if usd_per_hour else _NO_PRICE
+
+
+AS_TOLD = PriceTerms()
 
 
 class PriceBook:

@@ -22,6 +22,7 @@ class ProblemKind(Enum):
     SECRETS = "secrets"
     CERTIFICATE = "certificate"
     ISSUER = "issuer"
+    PRICES = "prices"
     CREDENTIALS = "credentials"
     LISTINGS = "listings"
     CREATES = "creates"

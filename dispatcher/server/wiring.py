@@ -33,14 +33,16 @@ from longshore.dispatcher.config.loading import (
     driver_parameters,
     instance_types,
     listen_address,
+    price_terms,
     scheduler_settings,
 )
-from longshore.dispatcher.config.model import AuthMode
+from longshore.dispatcher.config.model import AuthMode, PricesFrom
 from longshore.dispatcher.config.policies import policies_of
 from longshore.dispatcher.domain.messages import Overloaded, Publication
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.server.certificate import Certificate
@@ -53,7 +55,7 @@ from longshore.dispatcher.service.events import (
 )
 from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
-from longshore.dispatcher.service.prices import PriceKeeper
+from longshore.dispatcher.service.prices import LiveMarket, PriceKeeper
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
@@ -121,6 +123,24 @@ class _Entry:
         return found
 
 
+def _metrics(view: EngineView, performer: Performer, prices: PriceKeeper) -> Metrics:
+    return Metrics(
+        view,
+        heard_at=performer.last_contact,
+        leftovers=performer.leftovers,
+        prices_told_at=lambda: prices.told_at,
+    )
+
+
+def _watched(prices: PriceKeeper) -> Watched:
+    return Watched(kind=ProblemKind.PRICES, problem=prices.problem)
+
+
+def _end_waiting(watchers: ContainerNotifier, broker: Broker) -> None:
+    broker.close()
+    watchers.notify_all()
+
+
 class Server:
     """One dispatcher with its HTTP API; `start` and `stop` on one event loop."""
 
@@ -152,10 +172,10 @@ class Server:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
         await asyncio.to_thread(_make_private_directory, Path(config.data_dir))
-        watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
+        watchers, broker = ContainerNotifier(), Broker()
         vault = await self._open_store(stack)
         store, logs = vault.store, self._logs(stack, watchers)
-        await self._prices(store, types)
+        prices, types = await self._prices(store)
         instance_set, unowned = self._driver(stack)
         performer: Performer | None = None
         periodic: PeriodicJobs | None = None
@@ -192,7 +212,7 @@ class Server:
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry = self._entry(stack)
-        metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
+        metrics = _metrics(view, performer, prices)
         services = make_services(
             runtime=runtime,
             vault=vault,
@@ -210,15 +230,14 @@ class Server:
             limits=config.limits,
             policies=policies_of(config),
             cost=config.cost,
-            watched=entry.watched(),
+            watched=(*entry.watched(), _watched(prices)),
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types, entry=entry, inside=inside)
-        self._run(stack, runtime, periodic, services)
-        stack.callback(watchers.notify_all)
-        stack.callback(broker.close)
+        self._run(stack, runtime, periodic, services, prices=(prices, performer))
+        stack.callback(_end_waiting, watchers, broker)
 
     def _periodic(self, runtime: Runtime, services: Services, metrics: Metrics) -> PeriodicJobs:
         return PeriodicJobs(
@@ -229,11 +248,29 @@ class Server:
             results=metrics.launches,
         )
 
-    async def _prices(self, store: Store, types: tuple[InstanceType, ...]) -> PriceKeeper:
-        """Return what keeps prices, with those that the configuration says written down."""
-        keeper = PriceKeeper(store=store, types=types, now=self._clock.now)
-        await keeper.begin()
-        return keeper
+    async def _prices(self, store: Store) -> tuple[PriceKeeper, tuple[InstanceType, ...]]:
+        """Return what keeps prices, and the types with what they cost now."""
+        keeper = PriceKeeper(
+            store=store,
+            types=instance_types(self._config),
+            terms=price_terms(self._config),
+            is_live=self._config.cost.prices is PricesFrom.LIVE,
+            now=self._clock.now,
+        )
+        return keeper, await keeper.begin()
+
+    def _run_prices(
+        self,
+        stack: contextlib.AsyncExitStack,
+        runtime: Runtime,
+        prices: PriceKeeper,
+        performer: Performer,
+    ) -> None:
+        if self._config.cost.prices is PricesFrom.LIVE:
+            market = LiveMarket(
+                ask=performer.prices, zones=runtime.view.zones_in_use, tell=runtime.post_committed
+            )
+            self._begin(stack, prices.follow(market), name="prices")
 
     async def _open_store(self, stack: contextlib.AsyncExitStack) -> Vault:
         config = self._config
@@ -255,8 +292,11 @@ class Server:
         runtime: Runtime,
         periodic: PeriodicJobs,
         services: Services,
+        *,
+        prices: tuple[PriceKeeper, Performer],
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
+        self._run_prices(stack, runtime, *prices)
         self._begin(stack, periodic.run(), name="periodic jobs")
         self._begin(stack, services.health.watch(), name="health")
         self._begin(stack, services.costs.book_for_ever(), name="ledger")

@@ -11,6 +11,7 @@ _RECORDS = "dispatcher/store/ledger_records.py"
 _KEEPER = "dispatcher/service/prices.py"
 _ENGINE = "dispatcher/engine/engine.py"
 _TEST = "tests/unit/test_prices.py"
+_TYPES = "tests/unit/test_config_types.py"
 _LIVE = "tests/unit/test_live_prices.py"
 
 PRICES: Final[tuple[EdgeDefect, ...]] = (
@@ -76,7 +77,7 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         file=_ENGINE,
         old="        self.table.queue.refit()\n",
         new="",
-        test=f"{_LIVE}::test_who_waits_goes_by_the_price_of_now",
+        test="tests/unit/test_fit_kinds.py::test_who_waits_for_a_ceiling_goes_by_the_price_of_now",
     ),
     EdgeDefect(
         name="what_comes_costs_what_it_did",
@@ -85,5 +86,53 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         old="self._pool.types.get(type_.name, type_)))",
         new="type_))",
         test=f"{_LIVE}::test_an_instance_on_its_way_costs_what_it_does_now",
+    ),
+    EdgeDefect(
+        name="the_past_moves_with_what_the_cloud_says_of_it",
+        guard="A price of a zone holds from no earlier time than the answer before",
+        file=_KEEPER,
+        old="            at_ms = min(now_ms, max(since_ms, ms_of(each.valid_from)))\n",
+        new="            at_ms = min(now_ms, ms_of(each.valid_from))\n",
+        test=f"{_TEST}::test_what_the_cloud_tells_is_written_down_and_told_when_it_differs",
+    ),
+    EdgeDefect(
+        name="a_question_that_hangs_is_asked_again_and_again",
+        guard="One question about prices is asked at a time",
+        file=_KEEPER,
+        old="        if self._asked is None:\n            types",
+        new="        if True:\n            types",
+        test=f"{_TEST}::test_an_old_price_keeps_its_value_and_is_told_once_it_is_an_hour_old",
+    ),
+    EdgeDefect(
+        name="a_restart_forgets_live_prices",
+        guard="The latest live prices count across a restart",
+        file=_KEEPER,
+        old="            self._take_up(known)\n",
+        new="            pass\n",
+        test=f"{_TEST}::test_an_old_price_keeps_its_value_and_is_told_once_it_is_an_hour_old",
+    ),
+    EdgeDefect(
+        name="live_prices_outlive_their_setting",
+        guard="Without live prices, what the cloud said before counts no more",
+        file=_KEEPER,
+        old="ends=() if self._is_live else _LIVE)",
+        new="ends=())",
+        test=f"{_TEST}::test_an_old_price_keeps_its_value_and_is_told_once_it_is_an_hour_old",
+    ),
+    EdgeDefect(
+        name="a_plug_in_spoils_prices",
+        guard="What is no price is left out",
+        file="pool/remote/prices.py",
+        old="    return price.is_finite() and price > 0\n",
+        new="    return price == price\n",
+        test=f"{_TEST}::test_of_a_drivers_answer_what_is_no_price_or_was_not_asked_for_is_left_out",
+    ),
+    EdgeDefect(
+        name="live_prices_of_a_driver_that_tells_none",
+        guard="Live prices are refused where the driver tells none",
+        file="dispatcher/config/driver_parameters.py",
+        old="    if is_live and Capability",
+        new="    if False and Capability",
+        test=f"{_TYPES}::test_live_prices_are_refused_where_the_driver_tells_none",
     ),
 )

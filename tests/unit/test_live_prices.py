@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.domain.containers import Constraints
 from longshore.dispatcher.domain.messages import PricesChanged
 from longshore.dispatcher.explain.explanation import explain
 from longshore.dispatcher.state.spend_limits import SpendSubject
@@ -34,16 +33,6 @@ def test_the_next_instance_is_of_the_type_that_is_cheapest_now() -> None:
     tell(rig, cheap="0.2", unknown="7")
     rig.submit(make_container(3))
     assert rig.created_types() == ["cheap", "dear", "cheap"]
-
-
-def test_who_waits_goes_by_the_price_of_now() -> None:
-    rig = Rig(DEAR)
-    ceiling = Constraints(max_price_usd_per_hour=Decimal("0.3"))
-    rig.submit(make_container(1, constraints=ceiling))
-    assert rig.created_types() == []
-    tell(rig, dear="0.3")
-    rig.settle()
-    assert rig.started_on()["c-1"]
 
 
 def test_limits_count_instances_and_attempts_at_the_price_of_now() -> None:

@@ -14,7 +14,15 @@ ProblemWord = Annotated[
         extra_json_schema={
             "enum": [
                 *("store", "stopping", "logs", "disk", "secrets", "certificate", "issuer"),
-                *("credentials", "listings", "creates", "creates_in_doubt", "boots", "destroys"),
+                *(
+                    "prices",
+                    "credentials",
+                    "listings",
+                    "creates",
+                    "creates_in_doubt",
+                    "boots",
+                    "destroys",
+                ),
             ]
         }
     ),
