@@ -12,6 +12,7 @@ _KEEPER = "dispatcher/service/prices.py"
 _ENGINE = "dispatcher/engine/engine.py"
 _TEST = "tests/unit/test_prices.py"
 _TYPES = "tests/unit/test_config_types.py"
+_REQUESTS = "tests/unit/test_ec2_requests.py"
 _LIVE = "tests/unit/test_live_prices.py"
 
 PRICES: Final[tuple[EdgeDefect, ...]] = (
@@ -134,5 +135,37 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         old="    if is_live and Capability",
         new="    if False and Capability",
         test=f"{_TYPES}::test_live_prices_are_refused_where_the_driver_tells_none",
+    ),
+    EdgeDefect(
+        name="a_full_reservation_ends_the_create",
+        guard="Where a reservation is full, the instance is made without it",
+        file="drivers/ec2/faults.py",
+        old='    "ReservationCapacityExceeded": _SHORT,\n',
+        new="",
+        test="tests/contract/test_ec2.py::test_where_a_reservation_is_full_it_is_done_without",
+    ),
+    EdgeDefect(
+        name="one_client_token_within_a_reservation_and_without",
+        guard="Requests that differ have tokens that differ",
+        file="drivers/ec2/requests.py",
+        old="    parts += (placement.reservation,) if placement.reservation else ()\n",
+        new="",
+        test=f"{_REQUESTS}::test_an_instance_is_asked_for_in_its_reservation_first",
+    ),
+    EdgeDefect(
+        name="a_factor_multiplies_what_is_beside_the_instance",
+        guard="A factor is for the instance, and not for what is billed beside it",
+        file=_BOOK,
+        old="usd_per_hour * self.factor + self.beside_usd_per_hour if",
+        new="(usd_per_hour + self.beside_usd_per_hour) * self.factor if",
+        test=f"{_TYPES}::test_what_is_billed_beside_an_instance_is_part_of_its_price",
+    ),
+    EdgeDefect(
+        name="a_factor_of_no_type_is_taken",
+        guard="A factor that is for nothing is refused",
+        file="dispatcher/config/types.py",
+        old="        if seen.intersection(whole):\n",
+        new="        if False:\n",
+        test=f"{_TYPES}::test_all_that_is_wrong_with_factors_is_said_at_once",
     ),
 )
