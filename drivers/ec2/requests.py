@@ -64,7 +64,8 @@ def placements(parameters: Ec2Parameters) -> tuple[LaunchTarget, ...]:
 def client_token(token: str, instance_type: InstanceType, placement: LaunchTarget) -> str:
     """Return the token of one request: EC2 takes none again with other parameters."""
     market = "spot" if instance_type.preemptible else "on-demand"
-    parts = (token, instance_type.provider_type, market, placement.subnet, placement.zone)
+    place = (placement.subnet, placement.zone)
+    parts: tuple[str, ...] = (token, instance_type.provider_type, market, *place)
     parts += (placement.reservation,) if placement.reservation else ()
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
