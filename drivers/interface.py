@@ -307,6 +307,33 @@ class Prices(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZonePrice:
+    """What an hour of a type costs in a zone, from a time on."""
+
+    #: Our name of the type.
+    type_name: str
+    zone: str
+    #: By the cloud's clock, in seconds since the epoch.
+    valid_from: float
+    usd_per_hour: Decimal
+
+
+@runtime_checkable
+class ZonePrices(Protocol):
+    """What a set that is `Prices` has beside the rest when prices differ by zone, and move."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        """Return what an hour cost in zones since a time: what held then, and each change.
+
+        `since` is in seconds since the epoch. Types whose price is the same everywhere are left
+        out. Sorted by time. Raises any `CloudError`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
     """What was made with an instance, and is there, and billed, without it."""
 

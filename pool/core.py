@@ -28,6 +28,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
 
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import TOKEN_TAG, Existence, InstanceType
@@ -258,6 +260,17 @@ class PoolCore:
     def as_found(self, type_: InstanceType) -> InstanceType:
         """Return a type as its instances turned out to be, which is as it is for most."""
         return found_as(type_, self.machines.get(type_.name))
+
+    def reprice(self, usd_per_hour: Mapping[str, Decimal]) -> None:
+        """Let types, and the instances of them, cost what an hour does now; others stay."""
+        for name, price in sorted(usd_per_hour.items()):
+            if name in self.types:
+                self.types[name] = replace(self.types[name], price_usd_per_hour=price)
+        for worker in self.workers.values():
+            price = usd_per_hour.get(worker.type.name, worker.type.price_usd_per_hour)
+            if price != worker.type.price_usd_per_hour:
+                worker.type = replace(worker.type, price_usd_per_hour=price)
+                self.touch(worker.id)
 
     def note_changed(self, worker: Worker, why: str, *, warns: bool = False) -> None:
         """Tell the engine that a worker is new or changed, and why; `warns` of what is wrong."""

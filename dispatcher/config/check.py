@@ -17,7 +17,7 @@ from longshore.dispatcher.config.policies import check_policies
 from longshore.dispatcher.config.single_sign_on import check_single_sign_on
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.tls import server_context
-from longshore.dispatcher.config.types import check_type
+from longshore.dispatcher.config.types import check_factors, check_type
 from longshore.dispatcher.config.unix_socket import path_problem
 from longshore.dispatcher.input.problems import Problems, member
 from longshore.dispatcher.input.quantities import memory_problem
@@ -44,6 +44,8 @@ def check(config: Config, sound: frozenset[str], problems: Problems) -> None:
             look(config, problems)
     if "driver" in sound:
         check_driver(config, sound, problems)
+    if {"cost", "instance_types"} <= sound:
+        check_factors(config, problems)
     if {"driver", "instance_types"} <= sound:
         _check_types_for_driver(config, problems)
 

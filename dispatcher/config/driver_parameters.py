@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from longshore.dispatcher.config.model import Config
+from longshore.dispatcher.config.model import Config, PricesFrom
 from longshore.dispatcher.config.types import as_instance_type
 from longshore.dispatcher.input.problems import Problems, element, member
 from longshore.dispatcher.input.validation import decode_all
 from longshore.dispatcher.input.walk import is_secret
 from longshore.drivers.errors import ConfigError, InvalidRequest
 from longshore.drivers.interface import InstanceType
-from longshore.drivers.registry import DriverInfo, driver
+from longshore.drivers.registry import Capability, DriverInfo, driver
 
 HIDDEN = "(hidden; --secrets shows it)"
 """What stands in the place of a secret."""
@@ -52,6 +52,8 @@ def check_driver(config: Config, sound: frozenset[str], problems: Problems) -> N
     if info.check is not None:
         for path, what in _asked(info, "check", lambda: list(_checked(info, parameters)), problems):
             problems.add(f"{_PATH}.{path}" if path else _PATH, what)
+    if "cost" in sound:
+        _check_prices(config, info, problems)
     if "pool" in sound:
         _check_time(config, parameters, problems)
     if "instance_types" in sound:
@@ -81,6 +83,16 @@ def explained_parameters(info: DriverInfo) -> list[str]:
 
 def _checked(info: DriverInfo, parameters: msgspec.Struct) -> Iterator[tuple[str, str]]:
     yield from info.check(parameters) if info.check is not None else ()
+
+
+def _check_prices(config: Config, info: DriverInfo, problems: Problems) -> None:
+    is_live = config.cost.prices is PricesFrom.LIVE
+    if is_live and Capability.PRICES not in info.capabilities:
+        problems.add(
+            "cost.prices",
+            f"cannot be live: the driver {info.name} tells no prices; say configured, and what each"
+            " type costs as its price_per_hour",
+        )
 
 
 def _check_time(config: Config, parameters: msgspec.Struct, problems: Problems) -> None:

@@ -20,10 +20,11 @@ from longshore.dispatcher.config.check import (
 )
 from longshore.dispatcher.config.cost_files import check_cost_files
 from longshore.dispatcher.config.file import read_mapping
-from longshore.dispatcher.config.machine import default_data_dir, local_instance_type
+from longshore.dispatcher.config.machine import LOCAL_TYPE, default_data_dir, local_instance_type
 from longshore.dispatcher.config.model import Config, TypeConfig
 from longshore.dispatcher.config.store_url import store_path
-from longshore.dispatcher.config.types import as_instance_type
+from longshore.dispatcher.config.types import as_instance_type, terms_of
+from longshore.dispatcher.cost.prices import AS_TOLD, PriceTerms
 from longshore.dispatcher.domain.containers import SchedulerSettings
 from longshore.dispatcher.input.problems import Problems, ProblemsFull, did_you_mean, member
 from longshore.dispatcher.input.quantities import CpuMillis
@@ -83,8 +84,15 @@ def instance_types(config: Config) -> tuple[InstanceType, ...]:
     if not config.instance_types and config.driver.name == LOOPBACK_DRIVER:
         return (local_instance_type(Path(config.data_dir)),)
     return tuple(
-        as_instance_type(name, each) for name, each in sorted(config.instance_types.items())
+        as_instance_type(name, each, terms_of(name, each, config.cost))
+        for name, each in sorted(config.instance_types.items())
     )
+
+
+def price_terms(config: Config) -> dict[str, PriceTerms]:
+    """Return what a price that is told of each type becomes, by its name."""
+    terms = {name: terms_of(name, t, config.cost) for name, t in config.instance_types.items()}
+    return terms or {LOCAL_TYPE: AS_TOLD}
 
 
 def driver_parameters(config: Config) -> msgspec.Struct:

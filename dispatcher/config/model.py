@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any
 
@@ -76,12 +77,21 @@ class ReserveConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     resources: Amounts = {}
 
 
+class PriceComponentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is billed with each instance of a type beside the instance, an hour."""
+
+    root_disk: Price = Price(Decimal(0))
+    scratch: Price = Price(Decimal(0))
+    public_ipv4: Price = Price(Decimal(0))
+
+
 class TypeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One instance type; `provider_type` is the cloud's name for it, "" when it is ours."""
 
     cpus: CpuMillis
     memory: Size
     price_per_hour: Price
+    price_components: PriceComponentsConfig = PriceComponentsConfig()
     provider_type: Annotated[str, msgspec.Meta(max_length=255)] = ""
     disk: Size = Size(0)
     gpus: Count | GpusConfig = 0
@@ -322,6 +332,28 @@ class CostExportConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     tz: Text = "UTC"
 
 
+class MarketName(Enum):
+    """What a price is for: instances that stay, or preemptible ones."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+
+class FactorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the prices of a type are multiplied by; "" and None are all types, and both markets."""
+
+    type: Text = ""
+    market: MarketName | None = None
+    factor: Annotated[float, msgspec.Meta(gt=0, le=10)]
+
+
+class PricesFrom(Enum):
+    """Where prices come from: the configuration, or the driver, while the server runs."""
+
+    CONFIGURED = "configured"
+    LIVE = "live"
+
+
 class CostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How cost is told: the ledger has it in any case."""
 
@@ -331,6 +363,9 @@ class CostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     biller: BillerConfig = BillerConfig()
     export: CostExportConfig = CostExportConfig()
+    prices: PricesFrom = PricesFrom.CONFIGURED
+    #: The first that is for a type counts.
+    factor: Annotated[tuple[FactorConfig, ...], msgspec.Meta(max_length=1000)] = ()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

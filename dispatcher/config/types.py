@@ -6,16 +6,52 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from longshore.dispatcher.config.model import GpusConfig, TypeConfig
-from longshore.dispatcher.input.problems import Problems
+from longshore.dispatcher.config.model import (
+    Config,
+    CostConfig,
+    GpusConfig,
+    MarketName,
+    TypeConfig,
+)
+from longshore.dispatcher.cost.prices import AS_TOLD, PriceTerms
+from longshore.dispatcher.input.problems import Problems, did_you_mean, element
 from longshore.dispatcher.input.quantities import memory_problem
 from longshore.drivers.interface import DIMENSIONS, InstanceType, Resources
 
 _MODEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 
 
-def as_instance_type(name: str, each: TypeConfig) -> InstanceType:
-    """Return a configured type as drivers and planner know it."""
+def terms_of(name: str, each: TypeConfig, cost: CostConfig) -> PriceTerms:
+    """Return what a price that is told of a type becomes: by its factor, with what is beside it."""
+    market = MarketName.SPOT if each.preemptible else MarketName.ON_DEMAND
+    factors = (
+        Decimal(str(entry.factor))
+        for entry in cost.factor
+        if entry.type in ("", name) and entry.market in (None, market)
+    )
+    beside = each.price_components
+    return PriceTerms(
+        factor=next(factors, Decimal(1)),
+        beside_usd_per_hour=Decimal(beside.root_disk + beside.scratch + beside.public_ipv4),
+    )
+
+
+def check_factors(config: Config, problems: Problems) -> None:
+    """Add the factors that are for no configured type, or never count, to `problems`."""
+    seen: set[tuple[str, MarketName | None]] = set()
+    for index, entry in enumerate(config.cost.factor):
+        place = element("cost.factor", index)
+        if entry.type and entry.type not in config.instance_types:
+            known = did_you_mean(entry.type, sorted(config.instance_types))
+            problems.add(f"{place}.type", f"names no type of instance_types: {known}")
+        whole = (("", None), ("", entry.market), (entry.type, None), (entry.type, entry.market))
+        if seen.intersection(whole):
+            problems.add(place, "never counts, since an earlier one is for the same: remove one")
+        seen.add((entry.type, entry.market))
+
+
+def as_instance_type(name: str, each: TypeConfig, terms: PriceTerms = AS_TOLD) -> InstanceType:
+    """Return a configured type as drivers and planner know it; its price is by `terms`."""
     gpus = _gpus(each)
     return InstanceType(
         name=name,
@@ -34,7 +70,7 @@ def as_instance_type(name: str, each: TypeConfig) -> InstanceType:
             gpus=each.reserve.gpus,
             custom=tuple(sorted(each.reserve.resources.items())),
         ),
-        price_usd_per_hour=Decimal(each.price_per_hour),
+        price_usd_per_hour=terms.whole(Decimal(each.price_per_hour)),
         preemptible=each.preemptible,
         labels=tuple(sorted(each.labels.items())),
         gpu_model=gpus.model,

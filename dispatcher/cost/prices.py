@@ -2,18 +2,40 @@
 
 Prices are rows with the time from which they hold, and are only ever added: the past never moves.
 Of two that hold at one time the one from the better source counts (`PriceSource`), and of one
-source the later. Where there is none, an instance costs what the configuration said when it was
-bought; where that said 0, nobody knows its price.
+source the later. A price of 0 is none: from then on that source tells nothing, and the next best
+counts. Where there is none at all, an instance costs what the configuration said when it was
+bought; where the configuration says 0, nobody knows its price.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
 
 from longshore.dispatcher.domain.ledger import InstanceBill, PriceRow, PriceSource, UnitPrice
 
 _RANK = {source: rank for rank, source in enumerate(PriceSource)}
+_NO_PRICE = Decimal(0)
+_NOBODYS = UnitPrice(nusd_per_hour=0, source=PriceSource.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTerms:
+    """What an hour of an instance costs beside, and instead of, what is told of its type."""
+
+    #: What a told price is multiplied by: a discount that is not in it.
+    factor: Decimal = Decimal(1)
+    #: What is billed with each instance beside it, in USD an hour: disks, an address.
+    beside_usd_per_hour: Decimal = Decimal(0)
+
+    def whole(self, usd_per_hour: Decimal) -> Decimal:
+        """Return the price of an instance with all that is billed with it; 0 stays no price."""
+        return usd_per_hour * self.factor + self.beside_usd_per_hour if usd_per_hour else _NO_PRICE
+
+
+AS_TOLD = PriceTerms()
 
 
 class PriceBook:
@@ -42,10 +64,15 @@ class PriceBook:
 
 
 def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:
-    """Return the price that holds at a time: of the best source, its latest."""
-    held = [row for row in rows if row.valid_from_ms <= at_ms]
+    """Return the price that holds at a time: of the best source that tells one, its latest."""
+    latest: dict[tuple[PriceSource, str], PriceRow] = {}
+    for row in rows:
+        if row.valid_from_ms <= at_ms:
+            key = row.price.source, row.zone
+            latest[key] = max(latest.get(key, row), row, key=lambda each: each.valid_from_ms)
+    held = [row for row in latest.values() if row.price.nusd_per_hour]
     if not held:
-        return None
+        return _NOBODYS if (PriceSource.CONFIG, "") in latest else None
     best = min(_RANK[row.price.source] for row in held)
     of_best = [row for row in held if _RANK[row.price.source] == best]
     return max(of_best, key=lambda row: (row.valid_from_ms, row.zone)).price
@@ -54,3 +81,34 @@ def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:
 def _as_bought(bill: InstanceBill) -> UnitPrice:
     source = PriceSource.CONFIG if bill.nusd_per_hour else PriceSource.NONE
     return UnitPrice(nusd_per_hour=bill.nusd_per_hour, source=source)
+
+
+def changed_rows(
+    known: Iterable[PriceRow], told: Iterable[PriceRow], *, ends: Collection[PriceSource] = ()
+) -> list[PriceRow]:
+    """Return the rows to add for what sources tell, where it is not what they told last.
+
+    `known` is the latest row of each source, type and zone. Those of sources in `ends` which are
+    told no more end (a price of 0) when the first of `told` begins. Sorted.
+    """
+    before = {_key(row): row for row in known}
+    found: list[PriceRow] = []
+    rows = sorted(told, key=lambda row: (row.valid_from_ms, row.type_name, row.zone))
+    for row in rows:
+        old = before.get(_key(row))
+        if old is None or (
+            old.valid_from_ms < row.valid_from_ms
+            and old.price.nusd_per_hour != row.price.nusd_per_hour
+        ):
+            found.append(row)
+            before[_key(row)] = row
+    kept = {_key(row) for row in rows}
+    for key, old in sorted(before.items(), key=lambda pair: str(pair[0])):
+        if rows and old.price.source in ends and key not in kept and old.price.nusd_per_hour:
+            over = UnitPrice(nusd_per_hour=0, source=old.price.source)
+            found.append(replace(old, valid_from_ms=rows[0].valid_from_ms, price=over))
+    return found
+
+
+def _key(row: PriceRow) -> tuple[PriceSource, str, str]:
+    return row.price.source, row.type_name, row.zone

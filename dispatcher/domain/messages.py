@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 
 from longshore.dispatcher.domain.audit import AuditEntry
@@ -11,7 +12,13 @@ from longshore.dispatcher.domain.budgets import BudgetMemory, BudgetStop
 from longshore.dispatcher.domain.containers import Attempt, Container, InstanceRecord
 from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.jobs import Job
-from longshore.dispatcher.domain.ledger import BookedCorrection, BookedHour, InstanceBill, Interval
+from longshore.dispatcher.domain.ledger import (
+    BookedCorrection,
+    BookedHour,
+    InstanceBill,
+    Interval,
+    PriceRow,
+)
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
 from longshore.dispatcher.domain.tokens import Token
 from longshore.pool.messages import PoolCommand, PoolEvent
@@ -219,6 +226,13 @@ class ForgetDelivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddPrices:
+    """Insert rows of prices, and mark the hours from then on; one that is there stays as it is."""
+
+    rows: tuple[PriceRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertToken:
     """Insert a new token, unless the key of its request made one before."""
 
@@ -296,6 +310,7 @@ Change = (
     | SaveBill
     | SaveBookedHour
     | AddCorrections
+    | AddPrices
     | InsertToken
     | SaveToken
     | NoteTokenUse
@@ -561,6 +576,13 @@ class BudgetStopsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PricesChanged:
+    """What an hour of an instance costs now, in USD, by type, where the cloud has told it."""
+
+    usd_per_hour: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overloaded:
     """Something cannot keep up with what runs: `source` is what, `message` how, as a sentence."""
 
@@ -585,13 +607,7 @@ UserEvent = (
     | JobLaunched
 )
 
-Event = (
-    PoolEvent
-    | UserEvent
-    | AdminEvent
-    | WatchEvent
-    | SecretsChanged
-    | BudgetStopsChanged
-    | Overloaded
-    | Woken
-)
+ServerEvent = SecretsChanged | BudgetStopsChanged | PricesChanged | Overloaded | Woken
+"""What the server tells by itself."""
+
+Event = PoolEvent | UserEvent | AdminEvent | WatchEvent | ServerEvent

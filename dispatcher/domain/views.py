@@ -24,6 +24,7 @@ class ProblemKind(Enum):
     ISSUER = "issuer"
     NOTIFICATIONS = "notifications"
     COST_EXPORT = "cost_export"
+    PRICES = "prices"
     CREDENTIALS = "credentials"
     LISTINGS = "listings"
     CREATES = "creates"

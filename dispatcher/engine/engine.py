@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
@@ -40,6 +41,7 @@ from longshore.dispatcher.domain.messages import (
     JobRevised,
     JobSubmitted,
     Overloaded,
+    PricesChanged,
     PriorityRequested,
     PublishInstance,
     PublishStray,
@@ -154,7 +156,7 @@ class Engine:
         how the cloud bills, None where it does not tell.
         """
         self._store_since = store_since
-        self.settings, self.types, self.new_container = settings, dict(types), new_container
+        self.settings, self.new_container = settings, new_container
         self.pool = PoolCore(
             settings=pool_settings,
             types=types,
@@ -167,6 +169,7 @@ class Engine:
             spares_unknown=store_accepted,
             asks_bills=billing is not None,
         )
+        self.types = self.pool.types
         self.records: dict[str, InstanceRecord] = {}
         self._port = port = PoolPort(self.pool)
         self.market = PreemptibleMarket(pool=port, settings=settings)
@@ -309,6 +312,9 @@ class Engine:
             case SecretsChanged() | BudgetStopsChanged():
                 self._dirty = True
                 self._take_in_terms(event)
+            case PricesChanged():
+                self._dirty = True
+                self._reprice(event.usd_per_hour)
             case CompletionsWatched():
                 self.workflow.watch_completions(event.roots)
                 self._confirm(event.asked)
@@ -330,6 +336,16 @@ class Engine:
         self.table.budgets_changed(event.stops)
         for job_id in self.table.jobs.job_ids():
             self.workloads.changed(job_id)
+
+    def _reprice(self, usd_per_hour: Mapping[str, Decimal]) -> None:
+        """Let all that is bought, limited and explained go by what types cost now.
+
+        The next pass asks each class anew which types it may have (`Reservations.update`).
+        """
+        self.pool.reprice(usd_per_hour)
+        opened = sorted(set(self.table.open_attempts.values()))
+        self.table.spend.reprice(usd_per_hour, [self.table.containers[each] for each in opened])
+        self.table.queue.refit()
 
     def _confirm(self, asked: int | None) -> None:
         if asked is not None:

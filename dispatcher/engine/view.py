@@ -331,6 +331,11 @@ class EngineView:
         """Return the configured types, by name."""
         return self._engine.types
 
+    def zones_in_use(self) -> tuple[str, ...]:
+        """Return the zones in which there are instances, sorted, as far as the cloud tells them."""
+        found = {worker.cloud.billed.zone for worker in self._engine.pool.workers.values()}
+        return tuple(sorted(found - {""}))
+
     def eligible_types(self, container: Container) -> Sequence[InstanceType]:
         """Return the types on which batch work like this may run now, cheapest first."""
         return self._engine.eligible_types(container)

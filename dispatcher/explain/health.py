@@ -141,6 +141,18 @@ def _some(ids: list[str]) -> str:
     return ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
 
 
+def without_price(pool: PoolView) -> list[str]:
+    """Return which types have instances and no price, in a sentence, [] for none.
+
+    What they cost is in no total, and no limit of spending ends their use.
+    """
+    workers = pool.workers.values()
+    names = sorted({w.type.name for w in workers if not w.type.price_usd_per_hour})
+    known = ", ".join(name for name in names if name in pool.types)
+    told = f"instances of {known} have no price, and are counted as costing nothing"
+    return [f"{told}: set price_per_hour of the type in instance_types"] if known else []
+
+
 def smaller_machines(pool: PoolView) -> list[str]:
     """Return which types' machines are smaller than the types say, a sentence each.
 

@@ -6,7 +6,7 @@ Each `metrics_…` module beside this one makes the families of one subject.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -38,12 +38,15 @@ class Metrics:
         *,
         heard_at: Callable[[str], float],
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
+        prices_told_at: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._view = view
         #: When a worker's session was last heard, which the engine is not told of; 0.0 for never.
         self._heard_at = heard_at
         #: What stays of instances that are gone.
         self._leftovers = leftovers
+        #: When the cloud has told the price of a type last, by its name.
+        self._prices_told_at = prices_told_at
         #: What came of the times of periodic jobs' schedules, for who launches.
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
@@ -70,6 +73,7 @@ class Metrics:
         yield from instances.probe_ages(pool, self._heard_at, self._now)
         yield from instances.lives(pool.statistics)
         yield from instances.waste(view.preemptible_waste())
+        yield instances.price_ages(self._prices_told_at(), self._now)
         yield from leaks.families(view, self._now, self._leftovers())
         yield from cloud.families(pool.statistics)
         yield from containers.families(view, self._now)

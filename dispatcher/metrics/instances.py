@@ -52,6 +52,18 @@ def by_category(view: EngineView) -> Iterator[Metric]:
     yield from (count, price, cpus, memory)
 
 
+def price_ages(told_at: Mapping[str, float], now: float) -> Metric:
+    """Return how old live prices are, by type; `told_at` is when they were told, by its name."""
+    family = GaugeMetricFamily(
+        "longshore_price_age_seconds",
+        "Time since the cloud has told the price of a type, while prices are live.",
+        labels=("instance_type",),
+    )
+    for name in sorted(told_at):
+        family.add_metric((name,), max(0.0, now - told_at[name]))
+    return family
+
+
 def category(worker: Worker) -> str:
     """Return the one word under which an instance is counted."""
     if worker.state is WorkerState.SHUTDOWN:

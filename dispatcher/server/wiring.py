@@ -36,15 +36,17 @@ from longshore.dispatcher.config.loading import (
     driver_parameters,
     instance_types,
     listen_address,
+    price_terms,
     scheduler_settings,
 )
-from longshore.dispatcher.config.model import AuthMode
+from longshore.dispatcher.config.model import AuthMode, PricesFrom
 from longshore.dispatcher.config.policies import policies_of
 from longshore.dispatcher.cost.money import usd_grains
 from longshore.dispatcher.domain.messages import Overloaded, Publication
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.notifications.kept import StoredDeliveries
@@ -62,6 +64,7 @@ from longshore.dispatcher.service.events import (
 from longshore.dispatcher.service.export_folder import ExportFolder, ExportTerms
 from longshore.dispatcher.service.health import Watched
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
+from longshore.dispatcher.service.prices import LiveMarket, PriceKeeper
 from longshore.dispatcher.service.services import Services, make_services
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.store.store import Store
@@ -129,6 +132,19 @@ class _Entry:
         return found
 
 
+def _metrics(view: EngineView, performer: Performer, prices: PriceKeeper) -> Metrics:
+    return Metrics(
+        view,
+        heard_at=performer.last_contact,
+        leftovers=performer.leftovers,
+        prices_told_at=lambda: prices.told_at,
+    )
+
+
+def _watched(prices: PriceKeeper) -> Watched:
+    return Watched(kind=ProblemKind.PRICES, problem=prices.problem)
+
+
 class Server:
     """One dispatcher with its HTTP API; `start` and `stop` on one event loop."""
 
@@ -159,9 +175,10 @@ class Server:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, now = self._config, self._clock.now
-        watchers, broker, types = ContainerNotifier(), Broker(), instance_types(config)
+        watchers, broker = ContainerNotifier(), Broker()
         vault = await self._open_store(stack)
         store, logs = vault.store, self._logs(stack, watchers)
+        prices, types = await self._prices(store)
         instance_set, unowned = self._driver(stack)
         performer: Performer | None = None
         periodic: PeriodicJobs | None = None
@@ -197,7 +214,7 @@ class Server:
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry, sender = self._entry(stack), await self._sender(stack, store)
-        metrics = Metrics(view, heard_at=performer.last_contact, leftovers=performer.leftovers)
+        metrics = _metrics(view, performer, prices)
         services = make_services(
             runtime=runtime,
             vault=vault,
@@ -218,13 +235,13 @@ class Server:
             budgets=_budget_settings(config),
             sender=sender,
             biller=biller_of(config),
-            watched=[*entry.watched(sender), *self._export_files(stack, store)],
+            watched=[*entry.watched(sender), *self._export_files(stack, store), _watched(prices)],
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
         # Before the engine runs: a port that is taken must not leave an instance behind.
         await self._listen(stack, services, types, entry=entry, inside=inside)
-        self._run(stack, runtime, periodic, services)
+        self._run(stack, runtime, periodic, services, prices=(prices, performer))
         stack.callback(_end_followers, watchers, broker)
 
     def _periodic(self, runtime: Runtime, services: Services, metrics: Metrics) -> PeriodicJobs:
@@ -235,6 +252,30 @@ class Server:
             now=self._clock.now,
             results=metrics.launches,
         )
+
+    async def _prices(self, store: Store) -> tuple[PriceKeeper, tuple[InstanceType, ...]]:
+        """Return what keeps prices, and the types with what they cost now."""
+        keeper = PriceKeeper(
+            store=store,
+            types=instance_types(self._config),
+            terms=price_terms(self._config),
+            is_live=self._config.cost.prices is PricesFrom.LIVE,
+            now=self._clock.now,
+        )
+        return keeper, await keeper.begin()
+
+    def _run_prices(
+        self,
+        stack: contextlib.AsyncExitStack,
+        runtime: Runtime,
+        prices: PriceKeeper,
+        performer: Performer,
+    ) -> None:
+        if self._config.cost.prices is PricesFrom.LIVE:
+            market = LiveMarket(
+                ask=performer.prices, zones=runtime.view.zones_in_use, tell=runtime.post_committed
+            )
+            self._begin(stack, prices.follow(market), name="prices")
 
     async def _open_store(self, stack: contextlib.AsyncExitStack) -> Vault:
         config = self._config
@@ -257,8 +298,11 @@ class Server:
         runtime: Runtime,
         periodic: PeriodicJobs,
         services: Services,
+        *,
+        prices: tuple[PriceKeeper, Performer],
     ) -> None:
         self._engine_task = asyncio.create_task(runtime.run(), name="engine")
+        self._run_prices(stack, runtime, *prices)
         self._begin(stack, periodic.run(), name="periodic jobs")
         self._begin(stack, services.health.watch(), name="health")
         self._begin(stack, services.costs.book_for_ever(), name="ledger")

@@ -15,6 +15,7 @@ from longshore.dispatcher.explain.health import (
     cloud_problems,
     failed_last,
     smaller_machines,
+    without_price,
 )
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.store.vault import Vault
@@ -64,7 +65,7 @@ class HealthService:
         """Return whether requests can be served, and what is wrong."""
         pool = self._runtime.view.pool
         failed = failed_last(pool, self._now())
-        advice = (*advice_of(pool), *smaller_machines(pool), *failed)
+        advice = (*advice_of(pool), *smaller_machines(pool), *without_price(pool), *failed)
         return Health(problems=self.problems(), advice=advice)
 
     def vitals(self) -> Vitals:

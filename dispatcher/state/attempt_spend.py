@@ -47,6 +47,7 @@ class AttemptSpend:
         self._types = types
         self._placement = placement
         self._open: dict[str, tuple[SpendSubjects, Decimal]] = {}
+        self._usd_per_hour: dict[str, Decimal] = {}
 
     def opened(self, container: Container, attempt: Attempt) -> None:
         """Count an attempt that has no outcome yet; of one whom no limit concerns, nothing."""
@@ -55,6 +56,15 @@ class AttemptSpend:
             cost = self._cost(container, attempt)
             self._open[attempt.id] = (account, cost)
             _add(self.by_subject, account, cost)
+
+    def reprice(self, usd_per_hour: Mapping[str, Decimal], containers: Iterable[Container]) -> None:
+        """Count attempts at what an hour of their type costs now; `containers` have open ones."""
+        self._usd_per_hour.update(usd_per_hour)
+        for container in containers:
+            attempt = container.attempts[-1]
+            if attempt.id in self._open and attempt.instance_type in usd_per_hour:
+                self.closed(attempt.id)
+                self.opened(container, attempt)
 
     def closed(self, attempt_id: str) -> None:
         """Count an attempt no more; one that was not counted is no error."""
@@ -77,7 +87,8 @@ class AttemptSpend:
         given = resources_of(container, attempt)
         placement = placement_of(container, self._placement)
         share = Decimal(1) if type_ is None else share_of(given, type_, placement)
-        return occupied_usd_per_hour(attempt.price_usd_per_hour, share)
+        price = self._usd_per_hour.get(attempt.instance_type, attempt.price_usd_per_hour)
+        return occupied_usd_per_hour(price, share)
 
 
 _Key = TypeVar("_Key")

@@ -295,8 +295,8 @@ class Queue:
         """Make an empty queue; `account_of` tells whose limits of spending a container has.
 
         `is_lasting` says which containers are to have instances that the cloud does not take back.
-        `fitting` tells, always the same, which types can run a class, cheapest first; `allowed`
-        which of these it may run on now (see `renew`).
+        `fitting` tells, the same until a price changes (see `refit`), which types can run a class,
+        cheapest first; `allowed` which of these it may run on now (see `renew`).
         """
         self._fitting = fitting
         self._allowed = allowed
@@ -335,6 +335,11 @@ class Queue:
         made = RequestClass(key, self._fitting(key), self._versions)
         made.allow(self._allowed(key, made.fitting))
         return made
+
+    def refit(self) -> None:
+        """Ask again which types can run each class, since prices have changed; see `renew`."""
+        for each in self._classes.values():
+            each.fitting = self._fitting(each.key)
 
     def renew(self) -> list[RequestClass]:
         """Ask again which types are allowed; return the classes of which others are than before."""

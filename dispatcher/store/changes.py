@@ -11,6 +11,7 @@ from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.messages import (
     AddContainer,
     AddCorrections,
+    AddPrices,
     Change,
     DeleteLaunch,
     ForgetDelivery,
@@ -98,7 +99,13 @@ _Saving = (
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
 _OfMoney = (
-    SaveBookedHour | AddCorrections | SaveBudget | SaveUnusualDay | SaveDelivery | ForgetDelivery
+    SaveBookedHour
+    | AddCorrections
+    | AddPrices
+    | SaveBudget
+    | SaveUnusualDay
+    | SaveDelivery
+    | ForgetDelivery
 )
 _Single = (
     InsertContainers
@@ -188,6 +195,8 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
 
 def _apply_of_money(connection: Connection, change: _OfMoney) -> None:
     match change:
+        case AddPrices():
+            ledger_records.add_prices(connection, change.rows)
         case AddCorrections():
             ledger_corrections.add(connection, change.corrections)
         case SaveBookedHour():

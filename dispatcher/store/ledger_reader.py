@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.deliveries import Delivery
-from longshore.dispatcher.domain.ledger import InstanceBill, Interval
+from longshore.dispatcher.domain.ledger import InstanceBill, Interval, PriceRow
 from longshore.dispatcher.domain.queries import (
     CorrectedInstance,
     JobCosts,
@@ -76,6 +76,11 @@ class LedgerReader:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
             return ledger_records.fetch_facts(connection, from_hour, until_hour)
+
+    def prices(self, at_ms: int) -> list[PriceRow]:
+        """Return the price of each source, type and zone that holds at a time; 0 ends a source."""
+        with self._snapshot() as connection:
+            return ledger_records.fetch_prices(connection, at_ms, at_ms + 1)
 
     def budgets(self) -> BudgetRecords:
         """Return all that is kept of budgets."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, func, or_, select, update
 
 from longshore.dispatcher.cost.dirty import hours_changed, hours_of
 from longshore.dispatcher.cost.money import in_dollars
@@ -27,7 +27,7 @@ from longshore.dispatcher.domain.messages import SaveBill, SaveInterval
 from longshore.dispatcher.domain.queries import LATEST_BILLS, LedgerFacts
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
-from longshore.dispatcher.store.ledger_groups import save_hour
+from longshore.dispatcher.store.ledger_groups import fetch_booked_until, save_hour
 from longshore.dispatcher.store.tables import containers
 from longshore.drivers.billing import Billed, BillingRule
 
@@ -43,6 +43,7 @@ _MARGIN_MS: Final = MS_PER_HOUR
 
 _SAVE_INTERVAL = sqlite.upsert(tables.intervals, keep=())
 _SAVE_BILL = sqlite.upsert(tables.bills, keep=())
+_ADD_PRICE = sqlite.insert_new(tables.prices)
 _MARK = sqlite.count_up(tables.marks, "times")
 _UNMARK = delete(tables.marks).where(
     tables.marks.c.hour == bindparam("of_hour"), tables.marks.c.times == bindparam("as_read")
@@ -186,6 +187,25 @@ def save_booked_hour(connection: Connection, booked: BookedHour) -> None:
     connection.execute(_UNMARK, {"of_hour": booked.hour, "as_read": booked.marks})
 
 
+def add_prices(connection: Connection, rows: Sequence[PriceRow]) -> None:
+    """Write prices that are not there yet, and mark the hours booked since they hold."""
+    values = [
+        {
+            "type_name": row.type_name,
+            "zone": row.zone,
+            "valid_from_ms": row.valid_from_ms,
+            "source": row.price.source.value,
+            "nusd_per_hour": row.price.nusd_per_hour,
+        }
+        for row in rows
+    ]
+    if values:
+        connection.execute(_ADD_PRICE, values)
+    booked_until = fetch_booked_until(connection)
+    first = min((row.valid_from_ms // MS_PER_HOUR for row in rows), default=booked_until)
+    _mark(connection, range(first, booked_until))
+
+
 def _mark(connection: Connection, hours: Iterable[int]) -> None:
     rows = [{"hour": hour, "times": 1} for hour in sorted(set(hours))]
     if rows:
@@ -259,19 +279,46 @@ def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> Ledg
         or_(intervals.c.until_ms.is_(None), intervals.c.until_ms >= from_ms - _MARGIN_MS),
     )
     rows = [*connection.execute(long), *connection.execute(lately)]
+    reckoned = tuple(bill_from_row(row) for row in found)
+    # What an instance costs at least is reckoned from the whole of it.
+    whole = [bill.created_ms for bill in reckoned if bill.rule.minimum_amount_usd]
+    since_ms = min([from_ms, *(each - _MARGIN_MS for each in whole)])
     return LedgerFacts(
-        bills=tuple(bill_from_row(row) for row in found),
+        bills=reckoned,
         intervals=tuple(interval_from_row(row) for row in rows),
-        prices=tuple(price_rows(connection)),
+        prices=tuple(fetch_prices(connection, since_ms, until_ms)),
     )
 
 
-def price_rows(connection: Connection) -> Iterable[PriceRow]:
-    """Yield all prices that are known."""
-    for row in connection.execute(select(tables.prices)):
-        yield PriceRow(
+def fetch_prices(connection: Connection, from_ms: int, until_ms: int) -> list[PriceRow]:
+    """Return the prices that hold in [from, until): those that begin there, and what held before.
+
+    Of each source, type and zone the latter is one row at most.
+    """
+    prices = tables.prices
+    key = (prices.c.type_name, prices.c.zone, prices.c.source)
+    latest = (
+        select(*key, func.max(prices.c.valid_from_ms).label("at_ms"))
+        .where(prices.c.valid_from_ms < from_ms)
+        .group_by(*key)
+        .subquery()
+    )
+    held = select(prices).join(
+        latest,
+        and_(
+            *(column == latest.c[column.name] for column in key),
+            prices.c.valid_from_ms == latest.c.at_ms,
+        ),
+    )
+    begins = select(prices).where(
+        prices.c.valid_from_ms >= from_ms, prices.c.valid_from_ms < until_ms
+    )
+    return [
+        PriceRow(
             type_name=row.type_name,
             zone=row.zone,
             valid_from_ms=row.valid_from_ms,
             price=UnitPrice(nusd_per_hour=row.nusd_per_hour, source=_SOURCES[row.source]),
         )
+        for row in (*connection.execute(held), *connection.execute(begins))
+    ]

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Double, Integer, Row, Select, cast, func, or_, select
 
-from longshore.dispatcher.domain.ledger import CostOutcome, Interval
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostOutcome, Interval
 from longshore.dispatcher.domain.queries import JobCosts, LedgerFacts, PartCost, SpentFacts
 from longshore.dispatcher.store import ledger_records
 from longshore.dispatcher.store.ledger_tables import bills, intervals
 from longshore.dispatcher.store.tables import containers
 
+_FOR_EVER_MS: Final = 2**60
 MOST_INTERVALS: Final = 20_000
 MOST_ELEMENTS: Final = 1000
 """How many elements of arrays are told, the dearest first."""
@@ -81,12 +82,14 @@ def _facts(connection: Connection, chosen: Select[Any]) -> SpentFacts | None:
     if around is None:
         return None
     found = select(bills).where(bills.c.instance_id.in_(instances)).order_by(bills.c.instance_id)
+    known = [ledger_records.bill_from_row(row) for row in connection.execute(found)]
+    since_ms = min((each.created_ms for each in known), default=0) - MS_PER_HOUR
     return SpentFacts(
         attempts=tuple(sorted({each.holder for each in own})),
         facts=LedgerFacts(
-            bills=tuple(map(ledger_records.bill_from_row, connection.execute(found))),
+            bills=tuple(known),
             intervals=tuple(around),
-            prices=tuple(ledger_records.price_rows(connection)),
+            prices=tuple(ledger_records.fetch_prices(connection, since_ms, _FOR_EVER_MS)),
         ),
     )
 

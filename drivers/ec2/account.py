@@ -6,6 +6,7 @@ Stands alone: it is the half of the driver that changes nothing; `instance_set` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,8 +18,9 @@ from longshore.drivers.ec2.faults import FAILURES, judged
 from longshore.drivers.ec2.leftovers import leftovers
 from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.ec2.power import INTERRUPTION_WATCH, POWER_OFF
-from longshore.drivers.ec2.prices import PriceList, prices
-from longshore.drivers.interface import InstanceType, Leftover
+from longshore.drivers.ec2.prices import PriceList, prices, spot_history
+from longshore.drivers.ec2.prices import zones as zones_named
+from longshore.drivers.interface import InstanceType, Leftover, ZonePrice
 
 BILLS_PER_CALL = 200
 """EC2 takes so many values of one filter."""
@@ -60,6 +62,20 @@ class Ec2Account:
             parameters=self._parameters,
             price_list=self._price_list,
         )
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        """Return what preemptible types cost in zones since a time, by the spot price history."""
+        if not any(each.preemptible for each in instance_types):
+            return ()
+        asked = datetime.fromtimestamp(since, tz=UTC)
+        try:
+            within = zones_named(self._client, (), zones)
+            return spot_history(self._client, instance_types, within, asked)
+        except FAILURES as failure:
+            call = "the history of spot prices"
+            raise judged(failure, call=call, changes=False).error from failure
 
     def leftovers(self, tags: Mapping[str, str]) -> Sequence[Leftover]:
         """List the volumes and network interfaces with all of `tags` that no instance has."""

@@ -134,6 +134,7 @@ TABLE: dict[str, ApiFault] = {
     "InsufficientInstanceCapacity": _SHORT,
     "InsufficientReservedInstanceCapacity": _SHORT,
     "InsufficientVolumeCapacity": _SHORT,
+    "ReservationCapacityExceeded": _SHORT,
     "SpotMaxPriceTooLow": _SHORT,
     "UnfulfillableCapacity": _SHORT,
     "VolumeTypeNotAvailableInZone": _SHORT,

@@ -22,9 +22,9 @@ from longshore.drivers.ec2.requests import (
     as_tags,
     image_of,
     listing_filters,
-    placements,
     run_arguments,
     scratch_gib,
+    targets,
     uses_instance_store,
 )
 from longshore.drivers.ec2.user_data import Scratch, Storage, user_data
@@ -57,7 +57,6 @@ class Ec2InstanceSet(Ec2Account):
         """Speak through boto3's `client`; `clock` tells monotonic seconds."""
         super().__init__(client, parameters, clock=clock)
         self._ssh_user = ssh_user
-        self._placements = placements(parameters)
         self._keys = KeyPairs(client)
         self._images = Images(client)
         self._lock = threading.Lock()
@@ -107,7 +106,7 @@ class Ec2InstanceSet(Ec2Account):
 
         # Else one call could find room where another with this token has just found none.
         with self._turns.alone(token):
-            return self._launched(token, launch)
+            return self._launched(token, targets(self._parameters, instance_type), launch)
 
     def instances(self, tags: Mapping[str, str]) -> Sequence[Instance]:
         """List the instances that carry all of `tags` and are not terminated, sorted by id."""
@@ -180,18 +179,21 @@ class Ec2InstanceSet(Ec2Account):
     # ---- creating ---------------------------------------------------------------------------
 
     def _launched(
-        self, token: str, launch: Callable[[LaunchTarget], Instance | CloudError]
+        self,
+        token: str,
+        places: Sequence[LaunchTarget],
+        launch: Callable[[LaunchTarget], Instance | CloudError],
     ) -> Instance:
         """Return what is there of a token, or what `launch` makes in the first place that can."""
-        order = self._order(token)
+        order = self._order(token, len(places))
         if order is None:
             found = self._made_of(token)
             if found is not None:
                 return found
-            order = list(range(len(self._placements)))
+            order = list(range(len(places)))
         refusals: list[tuple[LaunchTarget, CloudError]] = []
         for number in order:
-            placement = self._placements[number]
+            placement = places[number]
             self._remember(token, number)
             launched = launch(placement)
             if not isinstance(launched, CloudError):
@@ -199,13 +201,12 @@ class Ec2InstanceSet(Ec2Account):
             refusals.append((placement, launched))
         raise _summary(refusals)
 
-    def _order(self, token: str) -> list[int] | None:
-        """Return in which order placements are tried for a token, None when we must look first.
+    def _order(self, token: str, count: int) -> list[int] | None:
+        """Return in which order `count` places are tried for a token, None if we must look first.
 
         Where a token was used last comes first: EC2 knows it there. With one placement EC2 always
         knows; with several, another process may have used it in any of them.
         """
-        count = len(self._placements)
         with self._lock:
             first = self._tried.get(token)
         if first is None:

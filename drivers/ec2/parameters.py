@@ -67,8 +67,10 @@ class Ec2Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     `zones` of the default VPC, are tried in turn when one has no capacity; without, EC2 chooses.
     `images` are AMIs by type (g5.xlarge), family (g5) or architecture (x86_64, arm64), in this
     order of precedence; what is not in it boots the pool's image. `iam_instance_profile` is a name
-    or an ARN. `spot_max_price` are USD an hour, "" the on-demand price. `extra_tags` are put on
-    instances and volumes. `key_import` gives instances our public key as a key pair too.
+    or an ARN. `reservations` are ids of capacity
+    reservations by EC2's name of the type: what is not spot is tried there first, in the first
+    subnet or zone. `spot_max_price` are USD an hour, "" the on-demand price. `extra_tags` are put
+    on instances and volumes. `key_import` gives instances our public key as a key pair too.
     `metadata_for_all` lets every user of an instance reach its metadata service, not just root and
     the login user. `price_list_url` is "" for Amazon's own. Timeouts are those of one request.
     """
@@ -86,6 +88,7 @@ class Ec2Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     address: Literal["private", "public"] = "private"
     ssh_port: Port = 22
     images: dict[str, str] = {}
+    reservations: dict[str, str] = {}
     scratch: Ec2Scratch = Ec2Scratch()
     root_volume: Ec2RootVolume = Ec2RootVolume()
     spot_max_price: str = ""
@@ -103,6 +106,7 @@ def check(parameters: Ec2Parameters) -> Sequence[tuple[str, str]]:
         *_of_access(parameters),
         *_of_network(parameters),
         *_of_images(parameters),
+        *_of_reservations(parameters),
         *_of_scratch(parameters.scratch),
         *_of_root_volume(parameters),
         *_of_tags(parameters),
@@ -155,6 +159,12 @@ def _of_network(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
         r"[\w+=,.@-]+|arn:[\w-]+:iam::\d+:instance-profile/[\w+=,.@/-]+", given.iam_instance_profile
     ):
         yield "iam_instance_profile", "is neither a profile's name nor its ARN"
+
+
+def _of_reservations(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
+    for name, reservation in sorted(given.reservations.items()):
+        if not re.fullmatch(r"cr-[0-9a-f]+", reservation):
+            yield f"reservations.{name}", "is not a capacity reservation's id, like cr-0a1b2c3d"
 
 
 def _of_images(given: Ec2Parameters) -> Iterator[tuple[str, str]]:

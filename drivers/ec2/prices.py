@@ -18,7 +18,7 @@ from botocore.utils import get_environ_proxies
 from longshore.drivers.ec2.faults import FAILURES, judged
 from longshore.drivers.ec2.parameters import Ec2Parameters
 from longshore.drivers.errors import CloudError
-from longshore.drivers.interface import InstanceType
+from longshore.drivers.interface import InstanceType, ZonePrice
 
 PRICE_LIST_URL: Final = (
     "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"
@@ -274,6 +274,43 @@ def spot_prices(client: Any, provider_types: Iterable[str], within: Zones) -> di
             name = entry["InstanceType"]
             prices[name] = min(price, prices.get(name, price))
     return prices
+
+
+def spot_history(
+    client: Any, instance_types: Iterable[InstanceType], within: Zones, since: datetime
+) -> list[ZonePrice]:
+    """Return what preemptible types cost in zones since a time, by our names, sorted by time.
+
+    EC2 tells what held then too, with the earlier time since which it did. `client` is boto3's for
+    EC2; raises what botocore raises.
+    """
+    named: dict[str, list[str]] = {}
+    for each in sorted(instance_types, key=lambda type_: type_.name):
+        if each.preemptible:
+            named.setdefault(each.provider_type, []).append(each.name)
+    found: list[ZonePrice] = []
+    for some in batches(sorted(named)):
+        for entry in pages(
+            client.describe_spot_price_history,
+            "SpotPriceHistory",
+            InstanceTypes=some,
+            ProductDescriptions=list(_SPOT_PRODUCTS),
+            StartTime=min(since, within.now),
+            EndTime=within.now,
+        ):
+            price = _price(entry["SpotPrice"])
+            if price is None or entry["AvailabilityZone"] not in within.names:
+                continue
+            found += [
+                ZonePrice(
+                    type_name=name,
+                    zone=entry["AvailabilityZone"],
+                    valid_from=entry["Timestamp"].timestamp(),
+                    usd_per_hour=price,
+                )
+                for name in named[entry["InstanceType"]]
+            ]
+    return sorted(found, key=lambda each: (each.valid_from, each.zone, each.type_name))
 
 
 def batches(names: Sequence[str]) -> Iterator[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from longshore.drivers.ec2.families import Family
@@ -26,15 +26,32 @@ _WILD = str.maketrans({"\\": "\\\\", "*": "\\*", "?": "\\?"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTarget:
-    """Where an instance is made: a subnet, a zone of the default VPC, or ("" both) anywhere."""
+    """Where an instance is made: a subnet, a zone of the default VPC, or ("" both) anywhere.
+
+    `reservation` is the capacity reservation that it has to be in, "" for none in particular.
+    """
 
     subnet: str = ""
     zone: str = ""
+    reservation: str = ""
 
     @property
     def name(self) -> str:
         """Return what people call it."""
-        return self.subnet or self.zone or "any zone"
+        place = self.subnet or self.zone or "any zone"
+        return f"{place} within {self.reservation}" if self.reservation else place
+
+
+def targets(parameters: Ec2Parameters, instance_type: InstanceType) -> tuple[LaunchTarget, ...]:
+    """Return where an instance of a type is tried, in order: first in its capacity reservation.
+
+    That is taken to be in the first of the places; when it is full, it is done without.
+    """
+    places = placements(parameters)
+    reservation = parameters.reservations.get(instance_type.provider_type, "")
+    if not reservation or instance_type.preemptible:
+        return places
+    return (replace(places[0], reservation=reservation), *places)
 
 
 def placements(parameters: Ec2Parameters) -> tuple[LaunchTarget, ...]:
@@ -47,7 +64,9 @@ def placements(parameters: Ec2Parameters) -> tuple[LaunchTarget, ...]:
 def client_token(token: str, instance_type: InstanceType, placement: LaunchTarget) -> str:
     """Return the token of one request: EC2 takes none again with other parameters."""
     market = "spot" if instance_type.preemptible else "on-demand"
-    parts = (token, instance_type.provider_type, market, placement.subnet, placement.zone)
+    place = (placement.subnet, placement.zone)
+    parts: tuple[str, ...] = (token, instance_type.provider_type, market, *place)
+    parts += (placement.reservation,) if placement.reservation else ()
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -148,6 +167,9 @@ def run_arguments(
         arguments["IamInstanceProfile"] = {kind: profile}
     if devices := _devices(parameters, instance_type, image_devices):
         arguments["BlockDeviceMappings"] = devices
+    if placement.reservation:
+        target = {"CapacityReservationId": placement.reservation}
+        arguments["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
     if instance_type.preemptible:
         arguments["InstanceMarketOptions"] = _spot(parameters)
     return arguments

@@ -57,6 +57,7 @@ from longshore.pool.messages import (
 from longshore.pool.model import InstanceSeen
 from longshore.pool.remote.bills import billed_as_listed, bills_of
 from longshore.pool.remote.leftovers import LeftoverWatch
+from longshore.pool.remote.prices import PriceQuestion, PricesTold, prices_told
 from longshore.pool.remote.ssh_watchdog import Watchdog
 
 # ---- threads for one kind of driver calls; a call that still waits for one can be taken back -----
@@ -250,6 +251,7 @@ class CloudCalls:
         }
         self._keys = BoundedExecutor("host-key", threads)
         self._looks = BoundedExecutor("leftovers", 1)
+        self._price_calls = BoundedExecutor("prices", 1)
         self._watchdog = Watchdog()
         self._watchdog.enlist()
 
@@ -290,9 +292,18 @@ class CloudCalls:
         """Return what stays of instances that are gone, as far as the driver has told."""
         return self._leftovers.told()
 
+    def prices(self, question: PriceQuestion) -> Future[PricesTold]:
+        """Begin to ask for prices; the outcome has no deadline, and raises what a driver raises.
+
+        One question is asked at a time. Raises `RuntimeError` once this is closed.
+        """
+        future = self._price_calls.submit(lambda: prices_told(self._driver, question))
+        self._note_running(future)
+        return future
+
     def close(self, grace_s: float) -> bool:
         """Wait up to `grace_s` for calls in flight; return whether all of them ended."""
-        lanes = (*self._lanes.values(), self._keys, self._looks)
+        lanes = (*self._lanes.values(), self._keys, self._looks, self._price_calls)
         for lane in lanes:
             lane.close()
         with self._lock:

@@ -6,7 +6,7 @@ Each command ends in exactly one event, whatever is raised on the way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import assert_never
 
 import structlog
@@ -45,6 +45,7 @@ from longshore.pool.remote.link_model import (
     StartResult,
     StartVerdict,
 )
+from longshore.pool.remote.prices import PriceQuestion, PricesTold
 from longshore.pool.remote.secret_source import (
     NoSecrets,
     SecretSource,
@@ -268,6 +269,10 @@ class Performer:
     def leftovers(self) -> LeftoverReport:
         """Return what stays of instances that are gone, as far as the driver has told."""
         return self._cloud.leftovers()
+
+    def prices(self, question: PriceQuestion) -> Future[PricesTold]:
+        """Begin to ask the driver for prices; see `CloudCalls.prices`."""
+        return self._cloud.prices(question)
 
     def last_contact(self, worker_id: str) -> float:
         """Return when a worker was last heard of, in seconds since the epoch; 0.0 for never."""

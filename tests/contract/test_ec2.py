@@ -41,6 +41,7 @@ from longshore.drivers.interface import (
     Power,
     Resources,
     TellsCondition,
+    ZonePrices,
 )
 from longshore.drivers.registry import DriverContext
 from longshore.pool.remote.ssh_keys import new_private_key, public_key_text
@@ -492,3 +493,36 @@ def test_what_stays_of_an_instance_is_listed_as_left(
 def refused(action: str) -> Fault:
     """Return the refusal of an action that the IAM policy does not allow."""
     return Fault(kind=Kind.ERROR, action=action, code="UnauthorizedOperation", status=403)
+
+
+def test_spot_prices_of_zones_are_told_by_our_names_with_the_time_since_which_they_hold(
+    opened: Open,
+) -> None:
+    set_ = opened()
+    assert isinstance(set_, ZonePrices)
+    now = time.time()
+    told = set_.zone_prices([LARGE, SPOT], ["us-east-1a", "us-east-1b"], now - 3600.0)
+    assert {(each.type_name, each.zone) for each in told} == {
+        ("large-spot", "us-east-1a"),
+        ("large-spot", "us-east-1b"),
+    }
+    assert all(each.usd_per_hour == Decimal("0.00001") for each in told)
+    assert [each.valid_from for each in told] == sorted(each.valid_from for each in told)
+    assert set_.zone_prices([LARGE], ["us-east-1a"], now) == ()
+
+
+def test_where_a_reservation_is_full_it_is_done_without(
+    bed: Ec2Bed, opened: Open, create: Callable[..., Instance]
+) -> None:
+    kept = opened(reservations={LARGE.provider_type: "cr-0a"})
+    inside = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+    full = Fault(kind=Kind.ERROR, code="ReservationCapacityExceeded", where=((inside, "cr-0a"),))
+    with bed.plan.standing(full):
+        made = create(kept, "token")
+    (truth,) = bed.truth()
+    assert truth.id == made.id
+    # It is where the token is known, though the reservation has room now.
+    assert create(kept, "token").id == made.id
+    assert create(opened(reservations={LARGE.provider_type: "cr-0a"}), "token").id == made.id
+    create(kept, "another")
+    assert [each.get(inside) for each in bed.proxy.launches] == ["cr-0a", None, None, "cr-0a"]

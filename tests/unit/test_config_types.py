@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from longshore.dispatcher.config.loading import instance_types, load_config, plain
+from longshore.dispatcher.config.loading import instance_types, load_config, plain, price_terms
+from longshore.dispatcher.cost.prices import AS_TOLD
 from longshore.drivers.errors import ConfigError
 from longshore.drivers.interface import InstanceType
 
@@ -140,3 +141,52 @@ def test_gpus_and_defaults_that_are_shown_load_again(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, {"instance_types": {"small": small}}))
     assert plain(config)["instance_types"]["small"]["gpus"]["memory"] == 40 * 2**30
     assert load_config(write(tmp_path, plain(config))) == config
+
+
+def test_live_prices_are_refused_where_the_driver_tells_none(tmp_path: Path) -> None:
+    found = problems(tmp_path, {"cost": {"prices": "live"}})
+    assert found == {
+        "cost.prices": (
+            "cannot be live: the driver loopback tells no prices; say configured, and what each"
+            " type costs as its price_per_hour"
+        )
+    }
+
+
+def test_what_is_billed_beside_an_instance_is_part_of_its_price(tmp_path: Path) -> None:
+    components = {"root_disk": 0.002, "scratch": 0.0125, "public_ipv4": 0.005}
+    types = {
+        "small": {**SMALL, "price_per_hour": 0.1, "price_components": components},
+        "spot": {**SMALL, "price_per_hour": 0.1, "preemptible": True},
+        "unknown": {**SMALL, "price_per_hour": 0, "price_components": components},
+    }
+    factor = [
+        {"type": "small", "market": "on-demand", "factor": 0.9},
+        {"market": "spot", "factor": 0.5},
+    ]
+    content = {"driver": {"name": "simulated"}, "instance_types": types, "cost": {"factor": factor}}
+    config = load_config(write(tmp_path, content))
+    prices = {each.name: each.price_usd_per_hour for each in instance_types(config)}
+    assert prices == {"small": Decimal("0.1095"), "spot": Decimal("0.05"), "unknown": Decimal(0)}
+    live = price_terms(config)
+    assert live["small"].whole(Decimal("0.2")) == Decimal("0.1995")
+    assert live["spot"].whole(Decimal("0.2")) == Decimal("0.1")
+    assert price_terms(load_config(write(tmp_path, {}))) == {"local": AS_TOLD}
+
+
+def test_all_that_is_wrong_with_factors_is_said_at_once(tmp_path: Path) -> None:
+    factor = [
+        {"type": "smal", "factor": 0.9},
+        {"market": "spot", "factor": 0.5},
+        {"type": "small", "market": "spot", "factor": 0.4},
+        {"type": "small", "factor": 0.4},
+    ]
+    found = problems(tmp_path, {"instance_types": {"small": SMALL}, "cost": {"factor": factor}})
+    assert list(found) == ["cost.factor[0].type", "cost.factor[2]"]
+    assert 'did you mean "small"?' in found["cost.factor[0].type"]
+    low = {"cost": {"factor": [{"factor": 0}, {"market": "reserved", "factor": 11}]}}
+    assert list(problems(tmp_path, low)) == [
+        "cost.factor[0].factor",
+        "cost.factor[1].factor",
+        "cost.factor[1].market",
+    ]

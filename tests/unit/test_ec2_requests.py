@@ -19,6 +19,7 @@ from longshore.drivers.ec2.requests import (
     placements,
     run_arguments,
     scratch_gib,
+    targets,
 )
 from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import InstanceType, Resources
@@ -325,3 +326,16 @@ def test_volumes_of_the_image_end_with_the_instance_beside_those_that_are_ours()
     assert [each["DeviceName"] for each in devices] == ["/dev/xvda", "/dev/sdf", "/dev/sdx"]
     assert [each["Ebs"]["DeleteOnTermination"] for each in devices] == [True] * 3
     assert devices[2]["Ebs"] == {"DeleteOnTermination": True}, "else it is as the image has it"
+
+
+def test_an_instance_is_asked_for_in_its_reservation_first() -> None:
+    parameters = made(reservations={TYPE.provider_type: "cr-1"}, subnets=("subnet-1", "subnet-2"))
+    first, *others = targets(parameters, TYPE)
+    assert (first.name, tuple(others)) == ("subnet-1 within cr-1", placements(parameters))
+    asked = arguments(parameters, placement=first)
+    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
+    assert asked["CapacityReservationSpecification"] == target
+    plain = arguments(parameters, placement=others[0])
+    assert "CapacityReservationSpecification" not in plain
+    assert asked["ClientToken"] != plain["ClientToken"]
+    assert targets(parameters, SPOT) == placements(parameters)

@@ -9,8 +9,10 @@ import pytest
 
 from longshore.dispatcher.domain.containers import Constraints
 from longshore.dispatcher.domain.feasibility import eligible_types, impossible, rejections
+from longshore.dispatcher.domain.messages import PricesChanged
 from longshore.drivers.interface import Resources
-from tests.samples import GIB, make_type
+from tests.rigs.engine import Rig
+from tests.samples import GIB, make_container, make_type
 
 A100 = replace(
     make_type(8, name="a100s", gpu_model="a100", gpu_memory_bytes=40 * GIB),
@@ -115,3 +117,13 @@ def test_a_resource_that_no_type_has_is_told_as_such() -> None:
     said = impossible([NO_GPUS, make_type(2)], TWO, Constraints())
     assert "no type at all has gpus" in said
     assert "no type at all" not in impossible([NO_GPUS, A100], TWO.having([("gpus", 9)]), ANY)
+
+
+def test_who_waits_for_a_ceiling_goes_by_the_price_of_now() -> None:
+    rig = Rig(make_type(1, name="dear", price="0.4"))
+    ceiling = Constraints(max_price_usd_per_hour=Decimal("0.3"))
+    rig.submit(make_container(1, constraints=ceiling))
+    assert rig.created_types() == []
+    rig.send(PricesChanged(usd_per_hour={"dear": Decimal("0.3")}))
+    rig.settle()
+    assert rig.started_on()["c-1"]

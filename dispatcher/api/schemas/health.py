@@ -17,6 +17,7 @@ ProblemWord = Annotated[
                 *(
                     "notifications",
                     "cost_export",
+                    "prices",
                     "credentials",
                     "listings",
                     "creates",

@@ -118,7 +118,8 @@ class FleetSync:
         if self._reservations.renewed:
             changed |= self._reservations.renewed & self._pool.workers.keys()
             for token in sorted(self._reservations.renewed & self._launches):
-                self.fleet.put(self._launching(token, self.fleet.slots[token].type))
+                type_ = self.fleet.slots[token].type
+                self.fleet.put(self._launching(token, self._pool.types.get(type_.name, type_)))
             self._reservations.renewed.clear()
         for worker_id in sorted(changed):
             self._update_worker(worker_id, now)
