@@ -111,7 +111,7 @@ def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[lis
             line.outcome.value,
             hours.next(line.quantity_ms),
             uncertain_hours.next(line.uncertain_ms),
-            money.price_of(line.price.nusd_per_hour),
+            money.usd_per_hour(line.price.nusd_per_hour),
             line.price.source.value,
             flat_usd.next(line.flat_grains),
             usd.next(line.grains),

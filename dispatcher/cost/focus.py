@@ -270,7 +270,7 @@ def _rows(lines: Iterable[CostLine], context: FocusContext) -> Iterator[_Row]:
             cost=cost.next(line.grains - line.flat_grains),
             quantity=hours.next(line.quantity_ms),
             unit=UNIT,
-            unit_price=money.price_of(line.price.nusd_per_hour),
+            unit_price=money.usd_per_hour(line.price.nusd_per_hour),
             month=month,
         )
         if line.quantity_ms or not line.flat_grains:

@@ -29,7 +29,7 @@ def nusd_of(price_usd_per_hour: Decimal) -> int:
     return int(price_usd_per_hour.quantize(_NUSD).scaleb(9))
 
 
-def price_of(nusd_per_hour: int) -> Decimal:
+def usd_per_hour(nusd_per_hour: int) -> Decimal:
     """Return a price in dollars an hour, with as many places as it needs."""
     return Decimal(nusd_per_hour).scaleb(-9)
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 import structlog
@@ -39,10 +40,18 @@ from longshore.dispatcher.config.loading import (
     price_terms,
     scheduler_settings,
 )
-from longshore.dispatcher.config.model import AuthMode, PricesFrom
+from longshore.dispatcher.config.model import (
+    AuthMode,
+    CostConfig,
+    EngineName,
+    LimitsConfig,
+    PricesFrom,
+)
 from longshore.dispatcher.config.policies import policies_of
+from longshore.dispatcher.cost.focus import FocusContext
 from longshore.dispatcher.cost.money import usd_grains
 from longshore.dispatcher.domain.messages import Overloaded, Publication
+from longshore.dispatcher.domain.policies import Policies
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.runtime import Runtime
@@ -228,13 +237,8 @@ class Server:
             random_bytes=secrets.token_bytes,
             heard_at=performer.last_contact,
             leftovers=performer.leftovers,
-            engine=config.engine.name,
-            limits=config.limits,
-            policies=policies_of(config),
-            cost=config.cost,
-            budgets=_budget_settings(config),
             sender=sender,
-            biller=biller_of(config),
+            **_as_configured(config),
             watched=[*entry.watched(sender), *self._export_files(stack, store), _watched(prices)],
         )
         periodic = self._periodic(runtime, services, metrics)
@@ -598,6 +602,28 @@ def _call_soon(
 ) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody follows any more
         loop.call_soon_threadsafe(function, argument)
+
+
+class _AsConfigured(TypedDict):
+    """What the services take from the configuration as it is."""
+
+    engine: EngineName
+    limits: LimitsConfig
+    policies: Policies
+    cost: CostConfig
+    budgets: BudgetSettings
+    biller: FocusContext
+
+
+def _as_configured(config: Config) -> _AsConfigured:
+    return _AsConfigured(
+        engine=config.engine.name,
+        limits=config.limits,
+        policies=policies_of(config),
+        cost=config.cost,
+        budgets=_budget_settings(config),
+        biller=biller_of(config),
+    )
 
 
 def _end_followers(watchers: ContainerNotifier, broker: Broker) -> None:

@@ -21,7 +21,7 @@ from decimal import Decimal
 
 import structlog
 
-from longshore.dispatcher.cost.money import nusd_of, price_of
+from longshore.dispatcher.cost.money import nusd_of, usd_per_hour
 from longshore.dispatcher.cost.prices import PriceTerms, changed_rows
 from longshore.dispatcher.domain.ledger import PriceRow, PriceSource, UnitPrice, ms_of
 from longshore.dispatcher.domain.messages import AddPrices, PricesChanged
@@ -99,7 +99,7 @@ class PriceKeeper:
         for row in known:
             is_live = row.price.source is PriceSource.DRIVER and bool(row.price.nusd_per_hour)
             if is_live and row.type_name in self._types:
-                self._reprice(row.type_name, price_of(row.price.nusd_per_hour))
+                self._reprice(row.type_name, usd_per_hour(row.price.nusd_per_hour))
                 self.told_at[row.type_name] = row.valid_from_ms / 1000
 
     async def follow(self, market: LiveMarket) -> None:

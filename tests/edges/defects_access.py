@@ -515,7 +515,7 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="nobody_is_told_of_the_certificate",
         guard="The server's health has its certificate and its issuer",
         file="dispatcher/server/wiring.py",
-        old="            watched=entry.watched(sender),\n",
+        old="*entry.watched(sender), ",
         new="",
         test=f"{_SERVER}::test_tls_and_a_certificate_that_is_renewed",
     ),

@@ -63,7 +63,7 @@ def _successes(report: CostReport, row: CostRow, amounts: CostAmounts) -> dict[s
     if report.successes is None:
         return {}
     number = report.successes.get((row.step, row.values), 0)
-    each = plain((amounts.total / number).quantize(_USD)) if number else None
+    each = without_zeros((amounts.total / number).quantize(_USD)) if number else None
     return {"succeeded": number, "usd_per_success": each}
 
 
@@ -76,12 +76,12 @@ def _decimals(rows: Sequence[Amounts]) -> list[CostAmounts]:
         direct, caused, shared = parts[3 * number : 3 * number + 3]
         found.append(
             CostAmounts(
-                direct=plain(direct),
-                caused=plain(caused),
-                shared=plain(shared),
-                total=plain(direct + caused + shared),
-                lost_work=plain(lost[number]),
-                uncertain=plain(uncertain[number]),
+                direct=without_zeros(direct),
+                caused=without_zeros(caused),
+                shared=without_zeros(shared),
+                total=without_zeros(direct + caused + shared),
+                lost_work=without_zeros(lost[number]),
+                uncertain=without_zeros(uncertain[number]),
                 instance_hours=_hours(row.quantity_ms),
             )
         )
@@ -101,14 +101,14 @@ def _total(rows: Sequence[CostAmounts]) -> CostAmounts:
 
 
 def _sum(parts: Iterable[Decimal]) -> Decimal:
-    return plain(sum(parts, Decimal(0)))
+    return without_zeros(sum(parts, Decimal(0)))
 
 
 def _hours(quantity_ms: int) -> Decimal:
-    return plain((Decimal(quantity_ms) / _MS_PER_HOUR).quantize(_HOURS))
+    return without_zeros((Decimal(quantity_ms) / _MS_PER_HOUR).quantize(_HOURS))
 
 
-def plain(amount: Decimal) -> Decimal:
+def without_zeros(amount: Decimal) -> Decimal:
     """Return a decimal without zeros at its end, and never as 1E+2."""
     short = amount.normalize()
     return short.quantize(Decimal(1)) if short == short.to_integral_value() else short

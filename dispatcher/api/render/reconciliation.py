@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from longshore.dispatcher.api.render.cost import plain
+from longshore.dispatcher.api.render.cost import without_zeros
 from longshore.dispatcher.api.schemas.cost import (
     BillParts,
     InstanceDifferenceAnswer,
@@ -48,9 +48,9 @@ def _instance(difference: InstanceDifference) -> InstanceDifferenceAnswer:
 
 def _parts(parts: Mapping[Part, Fraction]) -> BillParts:
     rounded = as_usd([round(parts[part] * GRAINS_PER_USD) for part in Part])
-    by_part = {part: plain(amount) for part, amount in zip(Part, rounded, strict=True)}
+    by_part = {part: without_zeros(amount) for part, amount in zip(Part, rounded, strict=True)}
     return BillParts(
-        total=plain(sum(rounded, Decimal(0))),
+        total=without_zeros(sum(rounded, Decimal(0))),
         time=by_part[Part.TIME],
         price=by_part[Part.PRICE],
         discount=by_part[Part.DISCOUNT],
@@ -61,4 +61,4 @@ def _parts(parts: Mapping[Part, Fraction]) -> BillParts:
 
 
 def _amount(amount: Fraction) -> Decimal:
-    return plain(as_usd([round(amount * GRAINS_PER_USD)])[0])
+    return without_zeros(as_usd([round(amount * GRAINS_PER_USD)])[0])

@@ -16,7 +16,7 @@ from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostR
 from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
-from longshore.dispatcher.cli.commands.cost_files import export, reconcile
+from longshore.dispatcher.cli.commands.cost_files import export, reconcile_bill
 from longshore.dispatcher.cli.options import json_option, server_command
 
 _CENT = Decimal("0.01")
@@ -164,4 +164,4 @@ cost = click.Group(
     subcommand_metavar="[COMMAND]",
 )
 cost.add_command(export)
-cost.add_command(reconcile)
+cost.add_command(reconcile_bill)

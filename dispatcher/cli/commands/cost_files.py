@@ -96,7 +96,7 @@ def _write_whole(path: Path, pieces: Iterator[bytes]) -> None:
 # ---- bills ---------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command("reconcile")
 @click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--month", metavar="YYYY-MM", default="", help="Default: that of the bill's rows.")
 @click.option("--final", is_flag=True, help="Nothing will be added to the bill any more.")
@@ -110,7 +110,7 @@ def _write_whole(path: Path, pieces: Iterator[bytes]) -> None:
 )
 @json_option
 @server_command
-def reconcile(
+def reconcile_bill(
     *,
     client: CommandClient,
     path: Path,
