@@ -71,8 +71,7 @@ def make_app(
     `doors` let callers in. `version` is told in the header `Server` and in the OpenAPI document.
     `now` gives seconds since the epoch, or None where nothing shall be too far ahead to wait for.
     While it runs it uses the event loop's default executor for large bodies; on shutdown it ends
-    all streams within about a second. `services.events` should end when the server stops, but need
-    not.
+    all streams within about a second. `services.events` may end when the server stops.
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")

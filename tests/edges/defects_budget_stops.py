@@ -70,8 +70,8 @@ BUDGET_STOPS: Final[tuple[EdgeDefect, ...]] = (
         name="job_schedulers_do_not_hear_of_budgets",
         guard="Schedulers of jobs look again when a budget lets new work begin",
         file="dispatcher/engine/engine.py",
-        old="            self.workloads.changed(job_id)\n\n    def _confirm",
-        new="            del job_id\n\n    def _confirm",
+        old="            self.workloads.changed(job_id)\n\n    def _reprice",
+        new="            del job_id\n\n    def _reprice",
         test=f"{_STOPS}::test_an_elastic_job_begins_nothing_and_grows_no_more",
     ),
     EdgeDefect(
