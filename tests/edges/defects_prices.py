@@ -44,8 +44,8 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         name="a_new_price_is_that_of_the_past",
         guard="What was reckoned by an earlier price stays",
         file=_KEEPER,
-        old='zone="", valid_from_ms=now_ms, price=_conf',
-        new='zone="", valid_from_ms=0, price=_conf',
+        old='zone="", valid_from_ms=at_ms, price=price',
+        new='zone="", valid_from_ms=0, price=price',
         test=f"{_TEST}::test_a_configured_price_that_changes_leaves_the_past_as_it_was",
     ),
     EdgeDefect(
