@@ -117,14 +117,6 @@ COST_DOORS: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_BILL}test_an_instance_is_in_one_piece_however_it_is_written",
     ),
     EdgeDefect(
-        name="a_bill_with_a_problem_is_compared",
-        guard="Rows are sent once the whole file was read",
-        file="dispatcher/cli/bill_files.py",
-        old="    if problems:\n        raise BillFileError(problems.listed())\n\n\ndef _lines",
-        new="\n\ndef _lines",
-        test=f"{_BILL}test_a_file_that_is_no_bill_is_refused_with_all_that_is_wrong",
-    ),
-    EdgeDefect(
         name="a_row_without_time_says_nothing_took_any",
         guard="A sum tells time only where each row does",
         file="dispatcher/cli/bill_sums.py",
