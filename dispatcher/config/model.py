@@ -359,6 +359,8 @@ class CostConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     #: The keys of labels by which cost is told apart, from now on.
     labels: Annotated[tuple[Text, ...], msgspec.Meta(max_length=20)] = ()
+    #: So many days after its end a month (of UTC) is closed: what changes then is a correction.
+    close_after_days: Annotated[int, msgspec.Meta(ge=1, le=366)] = 7
     #: What prices are in, as an ISO 4217 code; nothing is converted.
     currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")] = "USD"
     biller: BillerConfig = BillerConfig()

@@ -315,3 +315,16 @@ class BookedHour:
     marks: int
     #: What containers cost in all whose last attempt ended in it, by id, in grains.
     containers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedMonth:
+    """What a month of UTC came to, for good; `sha256` is that of all of its sums."""
+
+    #: As "2026-10".
+    month: str
+    #: The hour since the epoch at which it ended.
+    until_hour: int
+    quantity_ms: int
+    grains: int
+    sha256: str

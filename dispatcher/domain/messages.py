@@ -15,6 +15,7 @@ from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.ledger import (
     BookedCorrection,
     BookedHour,
+    ClosedMonth,
     InstanceBill,
     Interval,
     PriceRow,
@@ -195,6 +196,13 @@ class SaveBookedHour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CloseMonth:
+    """Put on record what a month came to: from then on what changes it is a correction."""
+
+    month: ClosedMonth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveBudget:
     """Remember what was told of a budget, and whether it stops new work."""
 
@@ -310,6 +318,7 @@ Change = (
     | SaveBill
     | SaveBookedHour
     | AddCorrections
+    | CloseMonth
     | AddPrices
     | InsertToken
     | SaveToken

@@ -127,10 +127,13 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedHour:
-    """What was booked beside the lines of a group, about one hour and in one hour."""
+    """What was booked beside the lines of a group, and counts in one hour.
 
-    about_hour: int
-    booked_hour: int
+    That is the hour that it is about, unless its month was closed by then: what that came to stays
+    as it is, and the correction counts in the hour in which it was booked.
+    """
+
+    hour: int
     group: CostGroup
     quantity_ms: int
     grains: int
@@ -158,6 +161,8 @@ class LedgerSums:
     facts: LedgerFacts
     #: What is about that time, or was booked in it.
     corrections: Sequence[CorrectedHour]
+    #: The hour up to which months are closed, 0 where none is.
+    closed_until: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.report import (
     CostRow,
     Idle,
@@ -39,14 +40,16 @@ from longshore.dispatcher.domain.ledger import (
     PriceSource,
     Total,
 )
-from longshore.dispatcher.domain.messages import SaveBookedHour
+from longshore.dispatcher.domain.messages import CloseMonth, SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
-from longshore.dispatcher.domain.queries import CorrectedHour, LedgerSums
+from longshore.dispatcher.domain.queries import LedgerSums
 from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
 
 BOOK_EACH_S = 30.0
+CLOSE_AFTER_DAYS = 7
+"""How many days after its end a month is closed, where nothing else is said."""
 BOOK_AFTER_S = 10.0
 """How long after its end an hour is booked: by then all that happened in it is queued."""
 HOURS_AT_ONCE = 24
@@ -74,6 +77,8 @@ class CostReport:
     #: Up to when it counts, in seconds since the epoch, and up to when that is booked.
     as_of: float
     booked_until: float
+    #: Up to when months are closed, 0 where none is.
+    closed_until: float
     #: How much instance time has no price, and so no cost, in milliseconds.
     unpriced_ms: int
     #: How many containers succeeded, by a row's step and values; None where rows are not of work
@@ -85,11 +90,21 @@ class CostService:
     """Answers questions about cost, and books the hours; used on the loop's thread."""
 
     def __init__(
-        self, *, store: Store, now: Callable[[], float], labels: Collection[str], currency: str
+        self,
+        *,
+        store: Store,
+        now: Callable[[], float],
+        labels: Collection[str],
+        currency: str,
+        close_after_days: int = CLOSE_AFTER_DAYS,
     ) -> None:
-        """`labels` are the keys of labels that are dimensions, `currency` what prices are in."""
+        """`labels` are the keys of labels that are dimensions, `currency` what prices are in.
+
+        A month is closed so many days after its end.
+        """
         self._store, self.now = store, now
         self.labels, self.currency = frozenset(labels), currency
+        self._close_after_hours = 24 * close_after_days
 
     async def report(self, question: CostQuestion, caller: Principal) -> CostReport:
         """Return what a caller sees of what it asks for; raises `Unavailable`."""
@@ -116,6 +131,7 @@ class CostService:
             rows=rows,
             as_of=now,
             booked_until=sums.booked_until * 3600.0,
+            closed_until=sums.closed_until * 3600.0,
             unpriced_ms=unpriced_ms,
             successes=self._successes(question, seen),
         )
@@ -153,7 +169,18 @@ class CostService:
         for hour, marks in sorted(due.hours.items()):
             booked = await asyncio.to_thread(self._reckon, hour, marks)
             await asyncio.wrap_future(self._store.write([SaveBookedHour(booked=booked)]))
+        if len(due.hours) < HOURS_AT_ONCE:
+            await self._close(before_hour)
         return len(due.hours) >= HOURS_AT_ONCE
+
+    async def _close(self, before_hour: int) -> None:
+        """Close the next month whose time has come, once nothing of it is to be booked any more."""
+        until_hour = before_hour - self._close_after_hours
+        month = await asyncio.to_thread(self._store.ledger.closable, until_hour)
+        if month is not None:
+            await asyncio.wrap_future(self._store.write([CloseMonth(month=month)]))
+            total_usd = str(in_dollars(month.grains))
+            _log.info("month closed", month=month.month, usd=total_usd, sha256=month.sha256)
 
     def _reckon(self, hour: int, marks: int) -> BookedHour:
         facts, end_ms = self._store.ledger.facts(hour, hour + 1), (hour + 1) * MS_PER_HOUR
@@ -176,18 +203,6 @@ class CostService:
                 end_ms = (hour + 1) * MS_PER_HOUR
                 costs = direct_grains(known.facts, known.attempts, now_ms=end_ms)
                 yield container_id, sum(costs.values())
-
-
-def counted_hour(correction: CorrectedHour) -> int:
-    """Return the hour in which a correction counts: that which it is about while its month is
-    open, else that in which it was booked, since what a closed month came to stays as it is.
-    """
-    return correction.booked_hour if is_closed(correction.about_hour) else correction.about_hour
-
-
-def is_closed(hour: int) -> bool:
-    """Return whether the month of an hour is closed; no month is so far."""
-    return hour < 0
 
 
 def seen_by(caller: Principal) -> Seen:
@@ -225,7 +240,7 @@ def totals_until(
     for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
         totals = dict(booked)
         for each in sums.corrections:
-            if from_hour <= counted_hour(each) < until_hour:
+            if from_hour <= each.hour < until_hour:
                 total = Total(quantity_ms=each.quantity_ms, grains=each.grains)
                 group = each.group.but_for(needed)
                 totals[group] = totals.get(group, Total()).plus(total)

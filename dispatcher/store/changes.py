@@ -13,6 +13,7 @@ from longshore.dispatcher.domain.messages import (
     AddCorrections,
     AddPrices,
     Change,
+    CloseMonth,
     DeleteLaunch,
     ForgetDelivery,
     InsertContainers,
@@ -101,6 +102,7 @@ _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
 _OfMoney = (
     SaveBookedHour
     | AddCorrections
+    | CloseMonth
     | AddPrices
     | SaveBudget
     | SaveUnusualDay
@@ -146,7 +148,7 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         _apply_of_access(connection, change, now)
         return
     if isinstance(change, _OfMoney):
-        _apply_of_money(connection, change)
+        _apply_of_money(connection, change, now)
         return
     match change:
         case InsertContainers():
@@ -193,14 +195,16 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
             assert_never(change)
 
 
-def _apply_of_money(connection: Connection, change: _OfMoney) -> None:
+def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> None:
     match change:
         case AddPrices():
             ledger_records.add_prices(connection, change.rows)
         case AddCorrections():
             ledger_corrections.add(connection, change.corrections)
         case SaveBookedHour():
-            ledger_records.save_booked_hour(connection, change.booked)
+            ledger_records.save_booked_hour(connection, change.booked, now=now)
+        case CloseMonth():
+            ledger_corrections.close_month(connection, change.month, now=now)
         case SaveBudget():
             budget_records.save_budget(connection, change)
         case SaveUnusualDay():

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, func, insert, or_, select
+from sqlalchemy import Connection, func, insert, select
 
-from longshore.dispatcher.domain.ledger import BookedCorrection
+from longshore.dispatcher.domain.ledger import (
+    BookedCorrection,
+    BookedHour,
+    ClosedMonth,
+    CostGroup,
+    Total,
+)
 from longshore.dispatcher.domain.queries import CorrectedHour, CorrectedInstance
 from longshore.dispatcher.store import ledger_tables as tables
+from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.ledger_groups import SPLIT, fetch_groups, group_id
 
+_CLOSE: Final = sqlite.insert_new(tables.months)
 _KEPT: Final = tables.corrections.c
-_HOURS: Final = (_KEPT.about_hour, _KEPT.booked_hour)
+LATE: Final = "told late"
+"""The reason of what changes a closed month though nobody compared it with a bill."""
 _SUMS: Final = tuple(func.sum(_KEPT[name]) for name in ("quantity_ms", "whole", "rest"))
 
 
 def add(connection: Connection, corrections: Sequence[BookedCorrection]) -> None:
     """Add rows; `corrections` may be many, or none."""
-    rows = []
+    rows, closed_until = [], fetch_closed_until(connection)
     for each in corrections:
         whole, rest = divmod(each.grains, SPLIT)
         rows.append(
             {
                 "booked_hour": each.booked_hour,
                 "about_hour": each.about_hour,
+                "counted_hour": (
+                    each.booked_hour if each.about_hour < closed_until else each.about_hour
+                ),
                 "instance_id": each.instance_id,
                 "group_id": group_id(connection, each.group),
                 "quantity_ms": each.quantity_ms,
@@ -42,22 +55,112 @@ def add(connection: Connection, corrections: Sequence[BookedCorrection]) -> None
         connection.execute(insert(tables.corrections), rows)
 
 
+def correct(connection: Connection, booked: BookedHour, *, now: float) -> None:
+    """Book by how much an hour of a closed month has changed, in the hour that is under way."""
+    hour, before = booked.hour, dict[CostGroup, Total]()
+    for group, quantity_ms, grains in _of_hour(connection, hour):
+        known = before.get(group, Total())
+        before[group] = known.plus(Total(quantity_ms=quantity_ms, grains=grains))
+    after = dict(booked.totals)
+    rows = []
+    for group in sorted(before.keys() | after.keys(), key=repr):
+        was, now_is = before.get(group, Total()), after.get(group, Total())
+        quantity_ms, grains = now_is.quantity_ms - was.quantity_ms, now_is.grains - was.grains
+        if quantity_ms or grains:
+            rows.append(
+                BookedCorrection(
+                    booked_hour=int(now // 3600),
+                    about_hour=hour,
+                    instance_id="",
+                    group=group,
+                    quantity_ms=quantity_ms,
+                    grains=grains,
+                    reason=LATE,
+                    made_by="",
+                    made_at=now,
+                    file_name="",
+                    sha256="",
+                )
+            )
+    add(connection, rows)
+
+
+def _of_hour(connection: Connection, hour: int) -> Iterator[tuple[CostGroup, int, int]]:
+    """Yield what is booked of an hour of a closed month, with what was told late of it since."""
+    hours = tables.hours.c
+    of_lines = select(hours.group_id, hours.quantity_ms, hours.whole, hours.rest)
+    late = select(_KEPT.group_id, _KEPT.quantity_ms, _KEPT.whole, _KEPT.rest)
+    rows = [
+        *connection.execute(of_lines.where(hours.hour == hour)),
+        *connection.execute(late.where(_KEPT.about_hour == hour, _KEPT.reason == LATE)),
+    ]
+    groups = fetch_groups(connection, [row.group_id for row in rows])
+    for number, quantity_ms, whole, rest in rows:
+        yield groups[number], quantity_ms, whole * SPLIT + rest
+
+
+def fetch_closed_until(connection: Connection) -> int:
+    """Return the hour up to which months are closed, 0 where none is."""
+    return connection.execute(select(func.max(tables.months.c.until_hour))).scalar() or 0
+
+
+def close_month(connection: Connection, month: ClosedMonth, *, now: float) -> None:
+    """Put on record what a month came to; one that is closed stays as it is."""
+    whole, rest = divmod(month.grains, SPLIT)
+    values = {
+        "until_hour": month.until_hour,
+        "month": month.month,
+        "closed_at": now,
+        "quantity_ms": month.quantity_ms,
+        "whole": whole,
+        "rest": rest,
+        "sha256": month.sha256,
+    }
+    connection.execute(_CLOSE, values)
+
+
+def fetch_month(connection: Connection, month: str, hours: range) -> ClosedMonth:
+    """Return what a month comes to as it is booked now."""
+    kept, groups = tables.hours.c, tables.groups
+    told = [column for column in groups.columns if column.name != "id"]
+    query = (
+        select(kept.hour, *told, kept.quantity_ms, kept.whole, kept.rest)
+        .join(groups, groups.c.id == kept.group_id)
+        .where(kept.hour >= hours.start, kept.hour < hours.stop)
+        .order_by(kept.hour, *told)
+    )
+    digest, quantity_ms, grains = hashlib.sha256(), 0, 0
+    for row in connection.execute(query):
+        digest.update(repr(tuple(row)).encode())
+        quantity_ms += row.quantity_ms
+        grains += row.whole * SPLIT + row.rest
+    for each in fetch_by_hour(connection, hours.start, hours.stop):
+        digest.update(repr(each).encode())
+        quantity_ms += each.quantity_ms
+        grains += each.grains
+    return ClosedMonth(
+        month=month,
+        until_hour=hours.stop,
+        quantity_ms=quantity_ms,
+        grains=grains,
+        sha256=digest.hexdigest(),
+    )
+
+
 def fetch_by_hour(connection: Connection, from_hour: int, until_hour: int) -> list[CorrectedHour]:
-    """Return the sums of what is about some hours, or was booked in them, in order."""
-    which = or_(*(hour.between(from_hour, until_hour - 1) for hour in _HOURS))
-    query = select(*_HOURS, _KEPT.group_id, *_SUMS).where(which).group_by(*_HOURS, _KEPT.group_id)
-    groups = fetch_groups(connection, select(_KEPT.group_id).where(which))
+    """Return the sums of what counts in some hours, in order."""
+    which = _KEPT.counted_hour.between(from_hour, until_hour - 1)
+    by = (_KEPT.counted_hour, _KEPT.group_id)
+    rows = connection.execute(select(*by, *_SUMS).where(which).group_by(*by).order_by(*by)).all()
+    groups = fetch_groups(connection, [row.group_id for row in rows])
     return [
         CorrectedHour(
-            about_hour=about,
-            booked_hour=booked,
+            hour=hour,
             group=groups[number],
             quantity_ms=quantity_ms,
             grains=whole * SPLIT + rest,
         )
-        for about, booked, number, quantity_ms, whole, rest in connection.execute(
-            query.order_by(*_HOURS, _KEPT.group_id)
-        )
+        for hour, number, quantity_ms, whole, rest in rows
     ]
 
 

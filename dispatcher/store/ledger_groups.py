@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, delete, func, insert, literal, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select
 
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
@@ -23,6 +23,7 @@ from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
 
 HOURS_PER_DAY: Final = 24
+_AT_ONCE: Final = 500
 SPLIT: Final = 10**12
 """An amount in grains is kept as so many of this, and the rest."""
 _BOOKED_ROW: Final = 1
@@ -137,6 +138,11 @@ def fetch_booked_until(connection: Connection) -> int:
     return connection.execute(select(tables.booked.c.until_hour)).scalar_one_or_none() or 0
 
 
+def fetch_first_booked(connection: Connection) -> int | None:
+    """Return the first hour that is booked with anything in it, None for none."""
+    return connection.execute(select(func.min(tables.hours.c.hour))).scalar()
+
+
 def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> LedgerDue:
     """Return which hours are to be booked: see `LedgerReader.due`."""
     marks, booked_until = tables.marks, fetch_booked_until(connection)
@@ -158,10 +164,14 @@ def fetch_first_hour(connection: Connection) -> int | None:
     return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
 
 
-def fetch_groups(connection: Connection, numbers: Select[tuple[int]]) -> dict[int, CostGroup]:
-    """Return the groups whose numbers a query has, by these."""
-    query = select(tables.groups).where(tables.groups.c.id.in_(numbers))
-    return {row.id: _group_of(row._asdict()) for row in connection.execute(query)}
+def fetch_groups(connection: Connection, numbers: Iterable[int]) -> dict[int, CostGroup]:
+    """Return the groups of some numbers, by these."""
+    wanted, found = sorted(set(numbers)), dict[int, CostGroup]()
+    for first in range(0, len(wanted), _AT_ONCE):
+        part = wanted[first : first + _AT_ONCE]
+        query = select(tables.groups).where(tables.groups.c.id.in_(part))
+        found |= {row.id: _group_of(row._asdict()) for row in connection.execute(query)}
+    return found
 
 
 def fetch_totals(

@@ -11,8 +11,9 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
+from longshore.dispatcher.cost.utc_calendar import month_of, utc_hour_text
 from longshore.dispatcher.domain.deliveries import Delivery
-from longshore.dispatcher.domain.ledger import InstanceBill, Interval, PriceRow
+from longshore.dispatcher.domain.ledger import ClosedMonth, InstanceBill, Interval, PriceRow
 from longshore.dispatcher.domain.queries import (
     CorrectedInstance,
     JobCosts,
@@ -72,6 +73,24 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_groups.fetch_first_hour(connection)
 
+    def closable(self, until_hour: int) -> ClosedMonth | None:
+        """Return what the next month came to that ended by an hour, None for none to be closed.
+
+        All of it is booked, and nothing of it marked to have changed.
+        """
+        with self._snapshot() as connection:
+            closed_until = ledger_corrections.fetch_closed_until(connection)
+            first = closed_until or ledger_groups.fetch_first_booked(connection)
+            if first is None:
+                return None
+            hours = month_of(first)
+            booked_until = ledger_groups.fetch_booked_until(connection)
+            due = ledger_groups.fetch_due(connection, before_hour=hours.stop, at_most=1)
+            if hours.stop > min(until_hour, booked_until) or due.hours:
+                return None
+            name = utc_hour_text(hours.start)[:7]
+            return ledger_corrections.fetch_month(connection, name, hours)
+
     def facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:
@@ -105,8 +124,13 @@ class LedgerReader:
             totals = tuple(ledger_groups.fetch_totals(connection, spans, needed))
             since = min((start for start, _ in spans), default=0)
             corrections = ledger_corrections.fetch_by_hour(connection, since, until_hour)
+            closed_until = ledger_corrections.fetch_closed_until(connection)
         return LedgerSums(
-            totals=totals, booked_until=booked_until, facts=facts, corrections=corrections
+            totals=totals,
+            booked_until=booked_until,
+            facts=facts,
+            corrections=corrections,
+            closed_until=closed_until,
         )
 
     def corrections(self, from_hour: int, until_hour: int) -> list[CorrectedInstance]:

@@ -25,8 +25,8 @@ from longshore.dispatcher.domain.ledger import (
 )
 from longshore.dispatcher.domain.messages import SaveBill, SaveInterval
 from longshore.dispatcher.domain.queries import LATEST_BILLS, LedgerFacts
+from longshore.dispatcher.store import ledger_corrections, sqlite
 from longshore.dispatcher.store import ledger_tables as tables
-from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.ledger_groups import fetch_booked_until, save_hour
 from longshore.dispatcher.store.tables import containers
 from longshore.drivers.billing import Billed, BillingRule
@@ -175,9 +175,16 @@ def save_bills(connection: Connection, changes: Sequence[SaveBill]) -> None:
         _mark(connection, hours_changed(before, change.bill))
 
 
-def save_booked_hour(connection: Connection, booked: BookedHour) -> None:
-    """Replace the rollup of an hour; a mark that came while it was reckoned stays."""
-    save_hour(connection, booked)
+def save_booked_hour(connection: Connection, booked: BookedHour, *, now: float) -> None:
+    """Replace the rollup of an hour; a mark that came while it was reckoned stays.
+
+    In a closed month nothing is replaced: the difference is a correction. `now` is in seconds since
+    the epoch.
+    """
+    if booked.hour < ledger_corrections.fetch_closed_until(connection):
+        ledger_corrections.correct(connection, booked, now=now)
+    else:
+        save_hour(connection, booked)
     if booked.containers:
         amounts = [
             {"of": container_id, "amount": str(in_dollars(grains))}

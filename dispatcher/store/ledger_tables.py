@@ -189,6 +189,7 @@ corrections = Table(
     Column("id", Integer, primary_key=True),
     Column("booked_hour", Integer, nullable=False),
     Column("about_hour", Integer, nullable=False),
+    Column("counted_hour", Integer, nullable=False),
     Column("instance_id", Text, nullable=False),
     Column("group_id", Integer, nullable=False),
     Column("quantity_ms", BigInteger, nullable=False),
@@ -201,4 +202,16 @@ corrections = Table(
     Column("sha256", Text, nullable=False),
 )
 Index("ledger_corrections_by_about", corrections.c.about_hour)
-Index("ledger_corrections_by_booked", corrections.c.booked_hour)
+Index("ledger_corrections_by_counted", corrections.c.counted_hour)
+
+months = Table(
+    "ledger_months",
+    metadata,
+    Column("until_hour", Integer, primary_key=True, autoincrement=False),
+    Column("month", Text, nullable=False),
+    Column("closed_at", Float, nullable=False),
+    Column("quantity_ms", BigInteger, nullable=False),
+    Column("whole", BigInteger, nullable=False),
+    Column("rest", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+)

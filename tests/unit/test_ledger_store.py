@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, text
 
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.rollups import add_up, lines_between
+from longshore.dispatcher.cost.utc_calendar import month_of
 from longshore.dispatcher.domain.containers import ContainerState
 from longshore.dispatcher.domain.ledger import (
     GROUP_FIELDS,
@@ -40,7 +41,8 @@ from tests.rigs.services import store_in
 from tests.store_values import container, url_in
 
 H = MS_PER_HOUR
-T0 = 480_000  # hours since the epoch, a midnight in UTC
+# Hours since the epoch: in UTC, the midnight with which the last day of a month begins.
+T0 = 480_648
 ALICE = Account(project="p", user="alice", job_name="align", container_id="c-1")
 
 
@@ -94,7 +96,13 @@ def a_life() -> list[Change]:
 
 
 def service(store: Store, hour: float, *labels: str) -> CostService:
-    return CostService(store=store, now=lambda: (T0 + hour) * 3600.0, labels=labels, currency="USD")
+    return CostService(
+        store=store,
+        now=lambda: (T0 + hour) * 3600.0,
+        labels=labels,
+        currency="USD",
+        close_after_days=1,
+    )
 
 
 def booked(store: Store, hour: float) -> None:
@@ -216,6 +224,30 @@ def test_what_a_container_cost_is_what_is_booked_of_it(
         assert found is not None
         instance_hours = (Fraction(hours) + Fraction(1, 2)) / 3
         assert abs(Fraction(found.cost_usd) - instance_hours / 10) < Fraction(1, 10**8)
+
+
+def test_a_closed_month_stays_and_what_changes_it_is_a_correction(tmp_path: Path) -> None:
+    first = month_of(T0)
+    after = (first.stop - T0) + 25
+    with store_in(tmp_path) as store:
+        store.write(a_life()).result(30)
+        booked(store, first.stop - T0 + 1)
+        assert store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS).closed_until == 0
+        booked(store, after)
+        sums = store.ledger.sums([(first.start, first.stop)], GROUP_FIELDS)
+        assert sums.closed_until == first.stop
+        (was,) = sums.totals
+        late = Billed(billed_from=T0 * 3600.0 + 60, billed_until=T0 * 3600.0 + 8400)
+        gone_ms = T0 * H + 5 * H // 2
+        told = bill(seen_ms=gone_ms, unwanted_ms=gone_ms, gone_ms=gone_ms, billed=late)
+        for changes in ([SaveBill(bill=told)], [SaveBill(bill=replace(told, final=True))]):
+            store.write(changes).result(30)
+            booked(store, after + 1)
+        again = store.ledger.sums([(first.start, 10**6)], GROUP_FIELDS)
+        assert store.ledger.sums([(first.start, first.stop)], GROUP_FIELDS).totals == (was,)
+        corrected = sum(each.quantity_ms for each in again.corrections)
+        assert corrected == (8400 - 60) * 1000 - 5 * H // 2, "once, however often it is told"
+        assert {each.hour >= first.stop for each in again.corrections} == {True}
 
 
 def test_a_mark_that_comes_while_an_hour_is_reckoned_stays(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def cost_answer(
         time_zone=time_zone,
         as_of=rfc3339(report.as_of),
         booked_until=rfc3339(report.booked_until),
+        closed_until=rfc3339(report.closed_until),
         unpriced_instance_hours=_hours(report.unpriced_ms),
         not_included=NOT_INCLUDED,
     )

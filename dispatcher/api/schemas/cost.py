@@ -52,6 +52,7 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `total` is of all rows, also those of other pages. `as_of` is up to when it counts, and
     `booked_until` up to when that is booked: what is later may still change by how attempts end.
+    Months before `closed_until` stay as they are: what changes them counts when it came.
     `unpriced_instance_hours` is time of instances whose price nobody knows, which has no amount.
     `not_included` names what the cloud bills beside.
     """
@@ -63,6 +64,7 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     time_zone: str
     as_of: str | None
     booked_until: str | None
+    closed_until: str | None
     unpriced_instance_hours: Decimal
     not_included: tuple[str, ...]
 
