@@ -25,6 +25,9 @@ from longshore.drivers.errors import InvalidRequest
 
 _ACTION_CHARACTERS = 300
 # There an answer is passed on once it is whole.
+_TELLS_OF_MORE = (
+    "This tells of more than a container and what it submitted: ask from outside of containers."
+)
 _NOT_INSIDE = (
     "This cannot be followed from inside of a container: ask for what there is by now, without"
     " follow, or from outside."
@@ -56,6 +59,8 @@ class Entrance:
                 with self._doors.asking(request, caller):
                     return await self._noted(request, route, caller)
             self._expect_allowed(route, caller)
+            if caller.door is Door.CONTAINER and route.tells_of_more:
+                raise Forbidden(_TELLS_OF_MORE)
             if caller.door is Door.CONTAINER and route.goes_on(request):
                 raise Forbidden(_NOT_INSIDE)
             counted = self._doors.stream(request, caller) if route.streams else nullcontext()

@@ -184,7 +184,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "cost": Endpoint(method="GET", path="/v1/cost"),
     "budgets": Endpoint(method="GET", path="/v1/budgets"),
     "export_cost": Endpoint(method="GET", path="/v1/cost/export"),
-    "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile"),
+    "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile", repeatable=_ONCE),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "live": Endpoint(method="GET", path="/health/live"),

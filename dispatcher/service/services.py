@@ -118,13 +118,7 @@ def make_services(
         events=broker,
         health=health,
         tokens=TokenService(store=store, known=store.tokens(), now=now, random_bytes=random_bytes),
-        costs=CostService(
-            store=store,
-            now=now,
-            labels=cost.labels,
-            currency=cost.currency,
-            close_after_days=cost.close_after_days,
-        ),
+        costs=_costs(store, cost, now),
         exports=CostExports(store=store, now=now, context=biller),
         reconciler=Reconciler(store=store, now=now, labels=cost.labels, cluster=biller.cluster),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
@@ -146,6 +140,16 @@ def _budgets(
     now: Callable[[], float],
 ) -> BudgetService:
     return BudgetService(runtime=runtime, store=store, teller=teller, settings=settings, now=now)
+
+
+def _costs(store: Store, cost: CostConfig, now: Callable[[], float]) -> CostService:
+    return CostService(
+        store=store,
+        now=now,
+        labels=cost.labels,
+        currency=cost.currency,
+        close_after_days=cost.close_after_days,
+    )
 
 
 def _instances(

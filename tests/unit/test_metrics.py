@@ -43,7 +43,7 @@ LABELS: dict[str, set[str]] = {
         "held",
     },
     "type": {"system", "sysbatch", "elastic"},
-    "why": {"after", "earlier_attempt", "job_held", "max_running", "secrets", "time"},
+    "why": {"after", "budget", "earlier_attempt", "job_held", "max_running", "secrets", "time"},
 }
 
 

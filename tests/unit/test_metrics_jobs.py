@@ -67,7 +67,7 @@ def held_back(rig: Rig) -> dict[str, float]:
 
 def test_who_is_held_back_and_why() -> None:
     rig = Rig(make_type(8))
-    whys = ("after", "earlier_attempt", "job_held", "max_running", "secrets", "time")
+    whys = ("after", "budget", "earlier_attempt", "job_held", "max_running", "secrets", "time")
     nobody = dict.fromkeys(whys, 0.0)
     assert held_back(rig) == nobody, "the series are there before anybody is"
     rig.submit_job(

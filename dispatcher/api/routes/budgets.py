@@ -39,6 +39,7 @@ def budget_routes(budgets: BudgetRoute) -> list[Route]:
             path="/v1/budgets",
             handler=budgets.budgets,
             operation_id="list_budgets",
+            tells_of_more=True,
             summary="What may be spent, and how much of it is",
             description="Each budget in its period that goes on, as it was looked at last, which is"
             " done every 30 s; none before the first look. A user is shown those of its projects"

@@ -152,6 +152,7 @@ def cost_routes(cost: CostRoutes) -> list[Route]:
             path="/v1/cost",
             handler=cost.cost,
             operation_id="get_cost",
+            tells_of_more=True,
             summary="What was spent, by whom, for what and when",
             description="Rows by dimension and step, and a total that is their sum. A user is shown"
             " its own, a lead its projects, an admin everything.",

@@ -124,6 +124,7 @@ def cost_file_routes(files: CostFileRoutes) -> list[Route]:
             path="/v1/cost/export",
             handler=files.export,
             operation_id="export_cost",
+            tells_of_more=True,
             summary="Stream the lines of a month as a file",
             description="A row for each instance, hour and attempt or cause. Of CSV a user is given"
             " its own, a lead its projects', an admin everything; FOCUS is for admins. A file that"

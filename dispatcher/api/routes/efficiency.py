@@ -52,6 +52,7 @@ def efficiency_routes(efficiency: EfficiencyRoute) -> list[Route]:
             path="/v1/efficiency",
             handler=efficiency.report,
             operation_id="report_efficiency",
+            tells_of_more=True,
             summary="Compare what work asks for with what it really takes",
             description="By user, project, job, task and what was asked for: the 95th percentiles"
             " of what succeeded runs took, and from 20 of them on what to ask for instead. A user"

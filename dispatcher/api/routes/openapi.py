@@ -189,6 +189,8 @@ class Route:
     streams: bool = False
     #: Without which parameter they end with what there is, "" where they always go on.
     followed_by: str = ""
+    #: Whether it tells of more than a container and what that submitted: inside none is answered.
+    tells_of_more: bool = False
     #: Whom it answers.
     access: Access = Access.MEMBERS
     #: Whether it changes nothing though its method could.
