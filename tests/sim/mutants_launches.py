@@ -107,6 +107,10 @@ LAUNCHES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.core:PoolCore.expected_launches",
         old="if appeared_at >= min(began[name][standing[name] :], default=math.inf):",
         new="if True:",
+        test=(
+            "tests/unit/test_semantics_workers.py"
+            "::test_an_instance_that_was_there_before_the_oldest_create_stands_for_none"
+        ),
     ),
     Mutant(
         name="the secret is kept",

@@ -225,6 +225,10 @@ EXITS = (
         where="longshore.pool.model:Worker.takes_more",
         old=" and not self.load.unaccounted",
         new="",
+        test=(
+            "tests/unit/test_strays_kept.py"
+            "::test_nothing_new_goes_beside_what_takes_nobody_knows_what"
+        ),
     ),
     Mutant(
         name="strays by an old list",
