@@ -9,6 +9,7 @@ is divided by their sum; where they add up to less, the rest is room.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from longshore.drivers.interface import Resources
@@ -18,6 +19,7 @@ LEAST_SHARE: Final = Fraction(1, 256)
 """Who asks for next to nothing takes up a place for a container."""
 
 
+@lru_cache(maxsize=4096)  # each start asks this, and a thousand starts ask the same
 def dominant_share(wanted: Resources, allocatable: Resources) -> Fraction:
     """Return which part of an instance a request keeps from others: more than 0, at most 1."""
     custom = dict(allocatable.custom)
@@ -30,7 +32,7 @@ def dominant_share(wanted: Resources, allocatable: Resources) -> Fraction:
     )
     most, of = LEAST_SHARE.numerator, LEAST_SHARE.denominator
     for part, whole in pairs:
-        # Each start asks this: fractions are compared without making any.
+        # Fractions are compared without making any.
         if whole > 0 and part * of > most * whole:
             most, of = part, whole
     return Fraction(most, of) if most < of else _WHOLE
