@@ -131,6 +131,11 @@ def hold_to_document(app: web.Application) -> None:
 @cache
 def any_document() -> Document:
     """Return the document of some server: it is the same of all, and asks no service."""
+    return Document(document_bytes())
+
+
+def document_bytes() -> bytes:
+    """Return the document of some server as it is answered."""
     nobodys: Any = SimpleNamespace(is_open=True)
     nobody: dict[str, Any] = {each.name: None for each in fields(Services)}
     # The only thing that is taken of a service while routes are made.
@@ -143,7 +148,7 @@ def any_document() -> Document:
         instance_type_names=(),
         version="0",
     )
-    return Document(app[DOCUMENT])
+    return app[DOCUMENT]
 
 
 def _checked(self: events.EventEncoder, event: Any) -> bytes:

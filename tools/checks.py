@@ -101,6 +101,7 @@ def static_steps() -> list[Step]:
         Step(name="ruff format", command=(ruff, "format", "--check", ".")),
         Step(name="mypy", command=(str(BIN / "mypy"), *folders)),
         Step(name="import layers", command=(str(BIN / "lint-imports"),)),
+        Step(name="dashboard", command=(sys.executable, "tools/web_bundle.py", "--types")),
     ]
 
 

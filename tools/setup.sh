@@ -172,6 +172,8 @@ install_python() {
         die "could not install the Python packages"
     printf '%s\n' "$now" >"$VENV/.installed-$kind"
     rm -f $UNFINISHED
+    [[ -e dispatcher/api/bundle/index.html ]] ||
+        say "the dashboard was not built; see why with: $VENV/bin/python -m pip install -v --editable ."
     say "done"
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from longshore.dispatcher.api.compression import compression_middleware
+from longshore.dispatcher.api.dashboard import DashboardPage, DashboardPages
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.entrance import Entrance
 from longshore.dispatcher.api.guards import ANSWER_HEADERS, guard_for
@@ -112,17 +113,14 @@ def make_app(
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
     app[LIMITS] = limits
-    _mount(app, _routes(parts), version, Entrance(doors, services.audit))
-
-    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-        response.headers["Server"] = f"longshore/{version}"
-        response.headers.update(ANSWER_HEADERS)
+    pages = DashboardPages(doors, bodies=bodies, now=now).pages()
+    _mount(app, _routes(parts), pages, version, Entrance(doors, services.audit))
 
     async def end_streams(_app: web.Application) -> None:
         for gate in (subscribers, logs, exports):
             await gate.close()
 
-    app.on_response_prepare.append(add_headers)
+    app.on_response_prepare.append(_headers_of(version))
     app.on_shutdown.append(end_streams)
     return app
 
@@ -173,9 +171,30 @@ def _decoders(
     )
 
 
-def _mount(app: web.Application, routes: list[Route], version: str, entrance: Entrance) -> None:
-    """Let an application answer these routes, and the document that tells of them."""
+def _headers_of(
+    version: str,
+) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return what gives each answer the headers that all have."""
+
+    async def add(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Server"] = f"longshore/{version}"
+        for name, value in ANSWER_HEADERS.items():
+            response.headers.setdefault(name, value)
+
+    return add
+
+
+def _mount(
+    app: web.Application,
+    routes: list[Route],
+    pages: Sequence[DashboardPage],
+    version: str,
+    entrance: Entrance,
+) -> None:
+    """Let an application answer these routes, the document that tells of them, and pages."""
     app[DOCUMENT] = openapi_document(routes, version=version)
+    for each in pages:
+        app.router.add_route(each.method, each.path, each.handler)
     for path, page in document_pages().items():
         app.router.add_get(path, page)
     for route in routes:

@@ -2,10 +2,10 @@
 
 What vouches for a caller is tried in this order: the engine's memory, for who asks from inside of a
 container; the kernel, for who comes over the Unix socket; a proxy that is trusted, by its headers;
-a token, by `Authorization`, which by its shape is of ours or of the issuer, and is never shown to
-the other. Who shows nothing is nobody, or in open mode anybody. What is shown and no good is
-refused in every mode and never passed over: whoever shows something means to be somebody. Where a
-proxy says who asks, `Authorization` is its business.
+a token, by `Authorization` or else by a browser's cookie, which by its shape is of ours or of the
+issuer, and is never shown to the other. Who shows nothing is nobody, or in open mode anybody. What
+is shown and no good is refused in every mode and never passed over: whoever shows something means
+to be somebody. Where a proxy says who asks, `Authorization` is its business.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from longshore.dispatcher.access.browser_cookies import token_in_cookies
 from longshore.dispatcher.access.claimed import Denial, DenialKind
 from longshore.dispatcher.access.credentials import TooManyRequests, Unauthorized, bearer_in
 from longshore.dispatcher.access.issuer import Issuer
@@ -36,6 +37,11 @@ from longshore.drivers.errors import InvalidRequest
 _PEER = struct.Struct("3i")
 _STREAM_RETRY_S = 5.0
 _TOO_OFTEN = "You ask more often than this server answers you: wait as long as Retry-After says."
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_NO_ORIGIN = (
+    "A request with a browser's cookie that is to change something says where it comes from, in the"
+    " header Origin: programs send Authorization: Bearer and a token."
+)
 _NO_ISSUER = (
     "This server takes no JSON Web Tokens, as auth.issuer is not set: send a token of its own."
 )
@@ -109,8 +115,11 @@ class Doors:
         if told is not None:
             return _expect_let_in(told)
         text = bearer_in(request.headers.getall("Authorization", []))
-        if not text:
-            return None
+        text = text or self._shown_by_browser(request)
+        return await self.holder(text) if text else None
+
+    async def holder(self, text: str) -> Principal:
+        """Return who holds a token, ours or the issuer's; raises as `enter` does."""
         if looks_like_jwt(text):
             if self._issuer is None:
                 raise Unauthorized(_NO_ISSUER)
@@ -119,6 +128,19 @@ class Doors:
         if isinstance(found, str):
             raise Unauthorized(found)
         return found
+
+    def _shown_by_browser(self, request: web.Request) -> str:
+        """Return the token in a browser's cookie, "" for none.
+
+        In open mode none is looked at: it is another server's, as cookies know no ports. What is to
+        change something has to come from our own page, and say so: nothing but a browser has the
+        cookie, and each browser says where such a request comes from.
+        """
+        text = "" if self.is_open else token_in_cookies(request.cookies, request.host)
+        told = {hdrs.ORIGIN, "Sec-Fetch-Site"} & request.headers.keys()
+        if text and request.method not in _SAFE_METHODS and not told:
+            raise Forbidden(_NO_ORIGIN)
+        return text
 
     def address_of(self, request: web.Request) -> str:
         """Return where a request comes from: an address, "local" for the Unix socket."""

@@ -14,6 +14,7 @@ from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_doors import COST_DOORS
 from tests.edges.defects_cost_files import COST_FILES
+from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
@@ -45,6 +46,7 @@ DEFECTS: Final = (
         *SINGLE_SIGN_ON,
         *STORE,
         *USAGE,
+        *DASHBOARD,
     ),
 )
 

@@ -218,6 +218,7 @@ ROWS = (
     *(
         Row(method="GET", path=path, whom="public")
         for path in (
+            "/",
             "/openapi.json",
             "/docs",
             "/docs/start.js",
@@ -525,7 +526,7 @@ async def test_the_table_has_every_endpoint(world: World) -> None:
         for path, methods in document["paths"].items()
         for method in methods
     }
-    there |= {f"GET {path}" for path in document_pages()}
+    there |= {f"GET {path}" for path in ("/", *document_pages())}
     assert {f"{row.method} {row.path}" for row in ROWS} == there
 
 

@@ -152,7 +152,9 @@ async def test_instances_come_in_pages_and_those_that_are_gone_apart(client: Cli
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/"),
+        ("GET", "/v1"),
+        ("GET", "/assets/none.js"),
+        ("GET", "/assets/..%2Fdashboard.py"),
         ("GET", "/v1/container"),
         ("GET", "/v1/containers/"),
         ("GET", "/v1/containers/c-9"),

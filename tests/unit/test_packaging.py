@@ -97,6 +97,10 @@ def test_the_wheel_holds_every_module_and_nothing_of_the_checkout(wheel: zipfile
     }
     names = set(wheel.namelist())
     assert modules - names == set()
+    bundle = {
+        Path(name).suffix for name in names if name.startswith("longshore/dispatcher/api/bun")
+    }
+    assert bundle >= {".html", ".js", ".css", ".txt"}, "the dashboard, with its licences"
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"longshore"}
 
 

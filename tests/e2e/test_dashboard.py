@@ -1,0 +1,98 @@
+"""Must show: the dashboard in a real browser, under its own Content-Security-Policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser import chromium, visit
+from tests.conftest import not_tested
+from tests.dispatcher_process import DispatcherProcess
+from tests.local_http import local_call
+
+CONFIG: dict[str, Any] = {
+    "auth": {"mode": "required"},
+    "instance_types": {
+        "here": {"provider_type": "h", "cpus": 4, "memory": "4GiB", "price_per_hour": 0.2}
+    },
+    "engine": {"name": "process", "run_as": "nobody"},
+    "pool": {"idle_timeout_s": 1},
+}
+HOSTILE = "<img src=x onerror=document.title='taken'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DispatcherProcess]:
+    if os.geteuid() != 0:
+        not_tested("run_as needs root")
+    with DispatcherProcess(tmp_path_factory.mktemp("server"), CONFIG) as process:
+        yield process
+
+
+def token(server: DispatcherProcess, **fields: Any) -> str:
+    """Return the text of a new token."""
+    socket = Path(server.directory) / "data" / "longshore.sock"
+    wanted = {"user": "ann", "projects": ["p"], **fields}
+    status, answer = local_call(socket, "POST", "/v1/tokens", wanted)
+    assert status == 201, answer
+    return str(answer["token"])
+
+
+def submitted(server: DispatcherProcess, text: str, **fields: Any) -> str:
+    """Submit a container as whose token it is; return its id."""
+    wanted = {"command": ["true"], **fields}
+    shown = {"Authorization": f"Bearer {text}"}
+    return str(server.call("POST", "/v1/containers", wanted, **shown)["id"])
+
+
+def test_who_logs_in_sees_their_own_work_as_it_happens(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    ann, eve = token(server), token(server, user="eve", projects=["q"])
+    submitted(server, eve, name="of-eve", project="q")
+    with visit(browser, server.url) as seen:
+        seen.shows("Token")
+        seen.login(ann)
+        seen.open("containers")
+        seen.shows("No container is like this")
+        submitted(server, ann, name="of-ann")
+        seen.shows("of-ann")
+        seen.shows("succeeded")
+        assert "of-eve" not in seen.text()
+        seen.page.reload()
+        seen.shows("of-ann")
+        seen.page.get_by_role("button", name="Log out").click()
+        seen.shows("Token")
+        assert seen.page.context.cookies() == []
+
+
+def test_a_token_that_is_none_is_told(server: DispatcherProcess, browser: Browser) -> None:
+    with visit(browser, server.url) as seen:
+        seen.page.get_by_label("Token").fill("garbage")
+        seen.page.get_by_role("button", name="Log in").click()
+        seen.page.get_by_role("alert").wait_for()
+        assert "token" in seen.page.get_by_role("alert").inner_text().lower()
+
+
+def test_what_others_write_is_shown_and_never_run(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    ann = token(server)
+    submitted(server, ann, name=HOSTILE, labels={"x": HOSTILE})
+    with visit(browser, server.url) as seen:
+        seen.login(ann)
+        seen.open("containers")
+        seen.shows(HOSTILE)
+        assert seen.page.title() == "Longshore"
+        assert seen.page.locator("main img").count() == 0

@@ -1,0 +1,51 @@
+// What is around every view: where one can go, who one is, whether changes come.
+import type { ComponentChildren } from "preact";
+import { caller, logout } from "./api";
+import { connection } from "./live";
+import { link, place } from "./router";
+
+interface Entry {
+  readonly path: string;
+  readonly name: string;
+  readonly forAdmins?: boolean;
+}
+
+const ENTRIES: readonly Entry[] = [
+  { path: "", name: "Overview" },
+  { path: "containers", name: "Queue" },
+];
+
+const TOLD = {
+  connecting: "Connecting…",
+  live: "Live",
+  lost: "Connection lost: trying again",
+} as const;
+
+export function Frame({ children }: { children: ComponentChildren }) {
+  const here = place.value.path[0] ?? "";
+  const who = caller.value;
+  const mayLeave = who?.door === "token" || who?.door === "issuer";
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
+        Skip to the content
+      </a>
+      <header class="top">
+        <a class="name" href={link([])}>Longshore</a>
+        <nav aria-label="Views">
+          {ENTRIES.filter((each) => !each.forAdmins || who?.role === "admin").map((each) => (
+            <a key={each.path} href={link(each.path ? [each.path] : [])} aria-current={here === each.path ? "page" : undefined}>
+              {each.name}
+            </a>
+          ))}
+        </nav>
+        <p class={`connection ${connection.value}`} role="status">{TOLD[connection.value]}</p>
+        <p class="who">
+          {who?.user} <span class="role">({who?.role})</span>
+          {mayLeave && <button type="button" onClick={() => void logout()}>Log out</button>}
+        </p>
+      </header>
+      <main id="main" tabIndex={-1}>{children}</main>
+    </>
+  );
+}

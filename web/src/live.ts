@@ -1,0 +1,69 @@
+// What happens, as it happens: one stream of server-sent events for the whole page. Changes are
+// gathered and handed on once a frame, so that a thousand of them draw the page once.
+import { signal } from "@preact/signals";
+
+export interface Change {
+  readonly kind: string;
+  readonly id: string;
+  readonly data: Record<string, unknown>;
+}
+
+type Listener = (changes: readonly Change[]) => void;
+
+const listeners = new Set<Listener>();
+const KINDS = ["container", "job", "instance", "budget", "unusual_day"] as const;
+
+/** Whether changes come; "lost" is told, and the browser tries again by itself. */
+export const connection = signal<"connecting" | "live" | "lost">("connecting");
+/** Counts how often changes may have been missed: lists are to be asked for anew. */
+export const missed = signal(0);
+
+let source: EventSource | null = null;
+let gathered = new Map<string, Change>();
+let isScheduled = false;
+
+export function follow(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function startFollowing(): void {
+  if (source) return;
+  source = new EventSource("v1/events");
+  source.onopen = () => {
+    if (connection.value === "lost") missed.value += 1;
+    connection.value = "live";
+  };
+  source.onerror = () => {
+    connection.value = "lost";
+    // A refusal closes it for good: try again, as it may have been the server's start.
+    if (source?.readyState === EventSource.CLOSED) {
+      source = null;
+      setTimeout(startFollowing, 3000);
+    }
+  };
+  source.addEventListener("gap", () => {
+    missed.value += 1;
+  });
+  for (const kind of KINDS) source.addEventListener(kind, (event) => take((event as MessageEvent<string>).data));
+}
+
+export function stopFollowing(): void {
+  source?.close();
+  source = null;
+  connection.value = "connecting";
+}
+
+function take(text: string): void {
+  const change = JSON.parse(text) as Change;
+  gathered.set(`${change.kind} ${change.id}`, change);
+  if (isScheduled) return;
+  isScheduled = true;
+  // A page in the background gets no frames: there nothing is drawn either.
+  requestAnimationFrame(() => {
+    isScheduled = false;
+    const changes = [...gathered.values()];
+    gathered = new Map();
+    for (const listener of listeners) listener(changes);
+  });
+}

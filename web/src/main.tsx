@@ -1,0 +1,46 @@
+// The dashboard: finds out who looks at it, and shows the view that the address names.
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { caller, findCaller } from "./api";
+import { Frame } from "./frame";
+import { startFollowing, stopFollowing } from "./live";
+import { link, place } from "./router";
+import "./style.css";
+import { Containers } from "./views/containers";
+import { Login } from "./views/login";
+import { Overview } from "./views/overview";
+
+function View() {
+  const [view = "", id] = place.value.path;
+  switch (view) {
+    case "":
+      return <Overview />;
+    case "containers":
+      return id === undefined ? <Containers /> : <Missing />;
+    default:
+      return <Missing />;
+  }
+}
+
+function Missing() {
+  return (
+    <>
+      <h1>There is no such view</h1>
+      <p><a href={link([])}>Back to the overview</a></p>
+    </>
+  );
+}
+
+function Page() {
+  if (caller.value === undefined) return <p class="empty">Loading…</p>;
+  if (caller.value === null) return <Login />;
+  return <Frame><View /></Frame>;
+}
+
+effect(() => {
+  if (caller.value) startFollowing();
+  else stopFollowing();
+});
+const page = document.getElementById("page");
+if (page) render(<Page />, page);
+void findCaller();
