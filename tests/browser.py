@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.conftest import not_tested
 from tests.dispatcher_process import wait_for
+from tools.web_bundle import WEB, fetch_packages
 
 STEP_MS = 20_000
 
@@ -59,6 +60,16 @@ class Visit:
     def shows(self, what: str) -> None:
         """Wait until a text is shown."""
         wait_for(lambda: what in self.text(), f"the page shows {what!r}", timeout_s=STEP_MS / 1000)
+
+    def barriers(self) -> list[str]:
+        """Return what keeps people out who see, hear or move otherwise, as axe-core finds it."""
+        fetch_packages()
+        self.page.evaluate((WEB / "node_modules" / "axe-core" / "axe.min.js").read_text())
+        found = self.page.evaluate("axe.run(document)")
+        return [
+            f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
+            for each in found["violations"]
+        ]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until something is so."""

@@ -55,7 +55,7 @@ def is_current(bundle: Path = BUNDLE) -> bool:
 def make_bundle(bundle: Path = BUNDLE) -> None:
     """Make the bundle anew, whole or not at all; raises `BundleError`."""
     now = fingerprint()
-    _fetch_packages("--omit=dev")
+    fetch_packages("--omit=dev")
     with TemporaryDirectory(dir=bundle.parent, prefix=".bundle-") as folder:
         made = Path(folder) / "made"
         _run("build.mjs", str(made))
@@ -68,18 +68,21 @@ def make_bundle(bundle: Path = BUNDLE) -> None:
 
 def check_types() -> None:
     """Look at the types of the sources; raises `BundleError`."""
-    _fetch_packages()
+    fetch_packages()
     _run("node_modules/typescript/bin/tsc", "--noEmit")
 
 
 def make_client_types(document: Path, into: Path) -> None:
     """Write the types of the API's answers, made from its OpenAPI document; raises as above."""
-    _fetch_packages()
+    fetch_packages()
     _run("node_modules/openapi-typescript/bin/cli.js", str(document), "--output", str(into))
 
 
-def _fetch_packages(*options: str) -> None:
-    """Let npm fetch what the lock file names, unless it is there."""
+def fetch_packages(*options: str) -> None:
+    """Let npm fetch what the lock file names, unless it is there; raises `BundleError`.
+
+    With `--omit=dev` only what the bundle is made of.
+    """
     lock = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     stamp = WEB / "node_modules" / ".of-lock"
     kinds = {lock} if not options else {lock, f"{lock} {options}"}

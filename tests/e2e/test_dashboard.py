@@ -23,6 +23,7 @@ CONFIG: dict[str, Any] = {
     "engine": {"name": "process", "run_as": "nobody"},
     "pool": {"idle_timeout_s": 1},
 }
+VIEWS = ("", "containers", "containers/{container}", "no-such-view")
 HOSTILE = "<img src=x onerror=document.title='taken'>"
 
 
@@ -75,6 +76,41 @@ def test_who_logs_in_sees_their_own_work_as_it_happens(
         seen.page.get_by_role("button", name="Log out").click()
         seen.shows("Token")
         assert seen.page.context.cookies() == []
+
+
+def test_a_container_is_explained_followed_and_cancelled(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    ann = token(server)
+    talker = submitted(server, ann, name="talker", command=["sh", "-c", "echo hello; sleep 60"])
+    with visit(browser, server.url) as seen:
+        seen.login(ann)
+        seen.open(f"containers/{talker}")
+        seen.shows("hello")
+        seen.shows(f"{talker} runs on ")
+        seen.page.get_by_role("button", name="Cancel").click()
+        dialog = seen.page.get_by_role("dialog", name="Cancel")
+        dialog.get_by_role("button", name="Back").click()
+        shown = {"Authorization": f"Bearer {ann}"}
+        assert server.call("GET", f"/v1/containers/{talker}", **shown)["state"] == "running"
+        seen.page.get_by_role("button", name="Cancel").click()
+        dialog.get_by_role("button", name="Cancel").click()
+        seen.page.get_by_role("heading", name="cancelled").wait_for()
+        seen.shows("This is all of it.")
+
+
+def test_each_view_is_for_everybody(server: DispatcherProcess, browser: Browser) -> None:
+    ann = token(server)
+    done = submitted(server, ann, name="done")
+    for dark in (False, True):
+        with visit(browser, server.url, dark=dark) as seen:
+            seen.shows("Token")
+            assert seen.barriers() == []
+            seen.login(ann)
+            for view in VIEWS:
+                seen.open(view.replace("{container}", done))
+                seen.page.get_by_role("heading", level=1).wait_for()
+                assert seen.barriers() == [], view
 
 
 def test_a_token_that_is_none_is_told(server: DispatcherProcess, browser: Browser) -> None:

@@ -6,6 +6,7 @@ import { Frame } from "./frame";
 import { startFollowing, stopFollowing } from "./live";
 import { link, place } from "./router";
 import "./style.css";
+import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
 import { Login } from "./views/login";
 import { Overview } from "./views/overview";
@@ -16,7 +17,7 @@ function View() {
     case "":
       return <Overview />;
     case "containers":
-      return id === undefined ? <Containers /> : <Missing />;
+      return id === undefined ? <Containers /> : <ContainerView key={id} id={id} />;
     default:
       return <Missing />;
   }
