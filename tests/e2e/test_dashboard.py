@@ -23,7 +23,14 @@ CONFIG: dict[str, Any] = {
     "engine": {"name": "process", "run_as": "nobody"},
     "pool": {"idle_timeout_s": 1},
 }
-VIEWS = ("", "containers", "containers/{container}", "no-such-view")
+VIEWS = (
+    "",
+    "containers",
+    "containers/{container}",
+    "jobs",
+    "jobs/{job}",
+    "no-such-view",
+)
 HOSTILE = "<img src=x onerror=document.title='taken'>"
 
 
@@ -55,6 +62,34 @@ def submitted(server: DispatcherProcess, text: str, **fields: Any) -> str:
     wanted = {"command": ["true"], **fields}
     shown = {"Authorization": f"Bearer {text}"}
     return str(server.call("POST", "/v1/containers", wanted, **shown)["id"])
+
+
+def started(server: DispatcherProcess, text: str) -> str:
+    """Submit a job with an array and what follows it; return its id."""
+    small = {"cpus": 0.1, "memory": "8MiB"}
+    tasks = [
+        {"name": "align", "command": ["true"], "array": {"size": 6}, **small},
+        {"name": "report", "command": ["true"], "after": ["align"], **small},
+    ]
+    shown = {"Authorization": f"Bearer {text}"}
+    wanted = {"name": "genomes", "tasks": tasks}
+    return str(server.call("POST", "/v1/jobs", wanted, **shown)["id"])
+
+
+def test_a_job_is_drawn_as_it_goes_on(server: DispatcherProcess, browser: Browser) -> None:
+    ann = token(server)
+    job = started(server, ann)
+    with visit(browser, server.url) as seen:
+        seen.login(ann)
+        seen.open("jobs")
+        seen.page.get_by_role("link", name="genomes").first.click()
+        seen.shows("Its containers")
+        seen.open(f"jobs/{job}")
+        graph = seen.page.get_by_role("img", name="align; report after align")
+        graph.wait_for()
+        seen.shows("6 succeeded")
+        seen.page.get_by_role("img", name="6 succeeded", exact=True).wait_for()
+        seen.page.get_by_role("heading", name="succeeded").wait_for()
 
 
 def test_who_logs_in_sees_their_own_work_as_it_happens(
@@ -101,14 +136,14 @@ def test_a_container_is_explained_followed_and_cancelled(
 
 def test_each_view_is_for_everybody(server: DispatcherProcess, browser: Browser) -> None:
     ann = token(server)
-    done = submitted(server, ann, name="done")
+    done, job = submitted(server, ann, name="done"), started(server, ann)
     for dark in (False, True):
         with visit(browser, server.url, dark=dark) as seen:
             seen.shows("Token")
             assert seen.barriers() == []
             seen.login(ann)
             for view in VIEWS:
-                seen.open(view.replace("{container}", done))
+                seen.open(view.replace("{container}", done).replace("{job}", job))
                 seen.page.get_by_role("heading", level=1).wait_for()
                 assert seen.barriers() == [], view
 

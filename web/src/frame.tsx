@@ -13,6 +13,7 @@ interface Entry {
 const ENTRIES: readonly Entry[] = [
   { path: "", name: "Overview" },
   { path: "containers", name: "Queue" },
+  { path: "jobs", name: "Jobs" },
 ];
 
 const TOLD = {

@@ -8,6 +8,8 @@ import { link, place } from "./router";
 import "./style.css";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
+import { JobView } from "./views/job";
+import { Jobs } from "./views/jobs";
 import { Login } from "./views/login";
 import { Overview } from "./views/overview";
 
@@ -18,6 +20,8 @@ function View() {
       return <Overview />;
     case "containers":
       return id === undefined ? <Containers /> : <ContainerView key={id} id={id} />;
+    case "jobs":
+      return id === undefined ? <Jobs /> : <JobView key={id} id={id} />;
     default:
       return <Missing />;
   }

@@ -22,6 +22,7 @@ const FILTERS = [
   ["project", "Project"],
   ["name", "Name"],
   ["job", "Job"],
+  ["task", "Task"],
   ["instance", "Instance"],
 ] as const;
 
