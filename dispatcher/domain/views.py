@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 
+from longshore.drivers.interface import Resources
 from longshore.pool.leaks import Leak
 from longshore.pool.model import BehaviorNote, MachineSize
 
@@ -48,6 +49,16 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceView:
+    """What a container has of an instance."""
+
+    container: str
+    resources: Resources
+    #: The largest of its shares of what the instance's type lets containers use, at most 1.
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
     """One instance as admins see it; times are seconds since the epoch, 0.0 for never."""
 
@@ -81,6 +92,10 @@ class InstanceView:
     #: What that is less than its type says.
     shortfall: str = ""
     note: BehaviorNote | None = None
+    #: What containers may use of it, None where that is not known any more.
+    allocatable: Resources | None = None
+    #: Who has a place there, by container.
+    places: tuple[PlaceView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from longshore.dispatcher.cost.shares import dominant_share
 from longshore.dispatcher.domain.containers import InstanceRecord
 from longshore.dispatcher.domain.cursors import slice_of
 from longshore.dispatcher.domain.queries import InstancePage
@@ -13,6 +14,7 @@ from longshore.dispatcher.domain.views import (
     InstanceReport,
     InstanceView,
     LeakReport,
+    PlaceView,
     StrayPage,
     StrayView,
 )
@@ -60,7 +62,28 @@ def instance_view(view: EngineView, worker: Worker, *, heard_at: float) -> Insta
         machine=worker.load.machine,
         shortfall=shortfall(worker.type, worker.load.machine),
         note=worker.note,
+        allocatable=worker.type.allocatable,
     )
+
+
+def packed_view(view: EngineView, worker: Worker, *, heard_at: float) -> InstanceView:
+    """Return a worker as `instance_view` does, with who has a place there."""
+    shown = instance_view(view, worker, heard_at=heard_at)
+    return replace(shown, places=_places(view, worker))
+
+
+def _places(view: EngineView, worker: Worker) -> tuple[PlaceView, ...]:
+    """Return who has a place on an instance, by container."""
+    found = [
+        PlaceView(
+            container=container,
+            resources=resources,
+            share=float(dominant_share(resources, worker.type.allocatable)),
+        )
+        for attempt_id, resources in worker.load.attempts.items()
+        for container in view.running_on([attempt_id])
+    ]
+    return tuple(sorted(found, key=lambda each: each.container))
 
 
 def gone_view(record: InstanceRecord) -> InstanceView:
@@ -97,7 +120,7 @@ def instance_report(
     return _report(
         view,
         now,
-        [instance_view(view, workers[each], heard_at=heard_at(each)) for each in shown],
+        [packed_view(view, workers[each], heard_at=heard_at(each)) for each in shown],
         next_cursor=following,
     )
 

@@ -24,8 +24,8 @@ from longshore.dispatcher.explain.instance_views import (
     gone_report,
     gone_view,
     instance_report,
-    instance_view,
     leak_report,
+    packed_view,
     stray_page,
     stray_views,
 )
@@ -208,7 +208,7 @@ class InstanceService:
         return view
 
     def _shown(self, worker: Worker) -> InstanceView:
-        return instance_view(self._view, worker, heard_at=self._heard_at(worker.id))
+        return packed_view(self._view, worker, heard_at=self._heard_at(worker.id))
 
     async def _expect_there(self, instance_id: str) -> Worker:
         """Return a worker that can be steered; raises as `instance` does, also for a gone one."""

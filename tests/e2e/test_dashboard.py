@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 from tests.browser import chromium, visit
 from tests.conftest import not_tested
-from tests.dispatcher_process import DispatcherProcess
+from tests.dispatcher_process import DispatcherProcess, wait_for
 from tests.local_http import local_call
 
 CONFIG: dict[str, Any] = {
@@ -29,6 +29,9 @@ VIEWS = (
     "containers/{container}",
     "jobs",
     "jobs/{job}",
+    "instances",
+    "instances/{instance}",
+    "audit",
     "no-such-view",
 )
 HOSTILE = "<img src=x onerror=document.title='taken'>"
@@ -74,6 +77,52 @@ def started(server: DispatcherProcess, text: str) -> str:
     shown = {"Authorization": f"Bearer {text}"}
     wanted = {"name": "genomes", "tasks": tasks}
     return str(server.call("POST", "/v1/jobs", wanted, **shown)["id"])
+
+
+def busy_instance(server: DispatcherProcess, text: str) -> str:
+    """Let something run, and return the id of the instance where it does."""
+    talker = submitted(server, text, name="talker", command=["sleep", "60"], cpus=0.5)
+    shown = {"Authorization": f"Bearer {text}"}
+
+    def look() -> str | None:
+        found = server.call("GET", f"/v1/containers/{talker}", **shown)
+        return found["instance"] if found["state"] == "running" else None
+
+    return str(wait_for(look, "the talker runs"))
+
+
+def test_an_admin_sees_and_steers_instances(server: DispatcherProcess, browser: Browser) -> None:
+    ada = token(server, user="ada", role="admin", projects=[])
+    instance = busy_instance(server, ada)
+    with visit(browser, server.url) as seen:
+        seen.login(ada)
+        seen.open("instances")
+        seen.page.get_by_role("link", name=instance).click()
+        seen.shows("All that ran here")
+        seen.page.get_by_role("button", name="Hold").click()
+        dialog = seen.page.get_by_role("dialog", name="Hold")
+        dialog.get_by_label("Reason").fill("looking at its disk")
+        dialog.get_by_role("button", name="Hold").click()
+        seen.shows("ada: looking at its disk")
+        shown = {"Authorization": f"Bearer {ada}"}
+        held = server.call("GET", f"/v1/instances/{instance}", **shown)
+        assert held["idle_behavior"] == "hold"
+        assert [each["share"] for each in held["places"]] != []
+        seen.open("audit")
+        seen.shows(f"/v1/instances/{instance}/idle-behavior")
+        seen.open(f"instances/{instance}")
+        seen.page.get_by_role("button", name="Kill").click()
+        dialog = seen.page.get_by_role("dialog", name="Kill")
+        dialog.get_by_role("button", name="Kill").click()
+        seen.page.get_by_role("heading", name="shutdown").wait_for()
+
+
+def test_a_user_is_shown_no_view_of_admins(server: DispatcherProcess, browser: Browser) -> None:
+    with visit(browser, server.url) as seen:
+        seen.login(token(server))
+        assert seen.page.get_by_role("link", name="Instances").count() == 0
+        seen.open("instances")
+        seen.shows("This takes the role admin, and yours is user.")
 
 
 def test_a_job_is_drawn_as_it_goes_on(server: DispatcherProcess, browser: Browser) -> None:
@@ -135,15 +184,21 @@ def test_a_container_is_explained_followed_and_cancelled(
 
 
 def test_each_view_is_for_everybody(server: DispatcherProcess, browser: Browser) -> None:
-    ann = token(server)
-    done, job = submitted(server, ann, name="done"), started(server, ann)
+    ada = token(server, user="ada", role="admin", projects=[])
+    things = {
+        "{container}": submitted(server, ada, name="done"),
+        "{job}": started(server, ada),
+        "{instance}": busy_instance(server, ada),
+    }
     for dark in (False, True):
         with visit(browser, server.url, dark=dark) as seen:
             seen.shows("Token")
             assert seen.barriers() == []
-            seen.login(ann)
+            seen.login(ada)
             for view in VIEWS:
-                seen.open(view.replace("{container}", done).replace("{job}", job))
+                for name, thing in things.items():
+                    view = view.replace(name, thing)  # noqa: PLW2901 - one after the other
+                seen.open(view)
                 seen.page.get_by_role("heading", level=1).wait_for()
                 assert seen.barriers() == [], view
 

@@ -76,6 +76,8 @@ async def test_instances_are_listed_and_steered(client: Client) -> None:
         "idle_behavior_note": None,
         "machine": None,
         "shortfall": "",
+        "room": {"cpus": 64, "disk": 1073741824000, "gpus": 8, "memory": 274877906944},
+        "places": [],
     }
     one = "/v1/instances/i-1"
     assert (await client.call("GET", one))[1]["instance_type"] == "large"

@@ -1773,6 +1773,8 @@ export interface components {
          *         its idle behavior, when and why, null where nobody did.
          *         `machine` is what the instance says that its machine has, null until it has; `shortfall` is what
          *         that is less than its type says, in words, "" for nothing; only what is there is placed on.
+         *         `room` is what its type lets containers use, null of one that is gone, and `places` who has how
+         *         much of that, by container; both are left out in events.
          */
         InstanceAnswer: {
             id: string;
@@ -1805,6 +1807,8 @@ export interface components {
             machine: components["schemas"]["MachineAnswer"] | null;
             /** @default  */
             shortfall: string;
+            room?: components["schemas"]["RoomAnswer"] | null;
+            places?: components["schemas"]["PlaceAnswer"][];
         };
         /**
          * BehaviorNoteAnswer
@@ -1825,6 +1829,27 @@ export interface components {
         MachineAnswer: {
             cpus: number;
             memory: number;
+        };
+        /**
+         * RoomAnswer
+         * @description What an instance lets containers use in all; sizes in bytes.
+         */
+        RoomAnswer: {
+            cpus: number;
+            memory: number;
+            disk: number;
+            gpus: number;
+        };
+        /**
+         * PlaceAnswer
+         * @description What a container has of an instance; `share` is the largest part of that, at most 1.
+         */
+        PlaceAnswer: {
+            container: string;
+            cpus: number;
+            memory: number;
+            gpus: number;
+            share: number;
         };
         /**
          * IdleBehaviorRequest

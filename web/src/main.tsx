@@ -6,8 +6,10 @@ import { Frame } from "./frame";
 import { startFollowing, stopFollowing } from "./live";
 import { link, place } from "./router";
 import "./style.css";
+import { Audit } from "./views/audit";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
+import { InstanceView, Instances } from "./views/instances";
 import { JobView } from "./views/job";
 import { Jobs } from "./views/jobs";
 import { Login } from "./views/login";
@@ -22,6 +24,10 @@ function View() {
       return id === undefined ? <Containers /> : <ContainerView key={id} id={id} />;
     case "jobs":
       return id === undefined ? <Jobs /> : <JobView key={id} id={id} />;
+    case "instances":
+      return id === undefined ? <Instances /> : <InstanceView key={id} id={id} />;
+    case "audit":
+      return <Audit />;
     default:
       return <Missing />;
   }

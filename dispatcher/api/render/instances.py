@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from longshore.dispatcher.api.render.containers import cpus_answer
 from longshore.dispatcher.api.render.values import rfc3339, usd
 from longshore.dispatcher.api.schemas.instances import (
     BehaviorNoteAnswer,
@@ -12,6 +15,8 @@ from longshore.dispatcher.api.schemas.instances import (
     LeakAnswer,
     LeakList,
     MachineAnswer,
+    PlaceAnswer,
+    RoomAnswer,
     StrayAnswer,
     StrayList,
 )
@@ -63,10 +68,34 @@ def instance_answer(view: InstanceView) -> InstanceAnswer:
     )
 
 
+def packed_answer(view: InstanceView) -> InstanceAnswer:
+    """Return an instance as it is answered to who asks for it: with who has a place there."""
+    has = view.allocatable
+    room = None
+    if has is not None:
+        room = RoomAnswer(
+            cpus=cpus_answer(has.cpu_millis),
+            memory=has.memory_bytes,
+            disk=has.disk_bytes,
+            gpus=has.gpus,
+        )
+    places = tuple(
+        PlaceAnswer(
+            container=each.container,
+            cpus=cpus_answer(each.resources.cpu_millis),
+            memory=each.resources.memory_bytes,
+            gpus=each.resources.gpus,
+            share=each.share,
+        )
+        for each in view.places
+    )
+    return msgspec.structs.replace(instance_answer(view), room=room, places=places)
+
+
 def instance_list(report: InstanceReport) -> InstanceList:
     """Return a page of instances as it is answered."""
     return InstanceList(
-        items=[instance_answer(each) for each in report.instances],
+        items=[packed_answer(each) for each in report.instances],
         listed_at=rfc3339(report.listed_at),
         complete=report.complete,
         next_cursor=report.next_cursor,

@@ -8,9 +8,9 @@ from functools import partial
 from aiohttp import web
 
 from longshore.dispatcher.api.render.instances import (
-    instance_answer,
     instance_list,
     leak_list,
+    packed_answer,
     stray_list,
 )
 from longshore.dispatcher.api.render.values import json_response
@@ -63,7 +63,7 @@ class InstanceRoutes:
     async def show(self, request: web.Request) -> web.Response:
         """Answer one instance, gone or not."""
         view = await self._instances.instance(path_id(request, "instance"))
-        return json_response(instance_answer(view))
+        return json_response(packed_answer(view))
 
     async def leaks(self, request: web.Request) -> web.Response:
         """Answer a page of what is billed and not wanted."""
@@ -94,7 +94,7 @@ class InstanceRoutes:
         view = await self._instances.set_idle_behavior(
             instance_id, behavior, reason=wanted.reason, user=caller_of(request).user, until=until
         )
-        return json_response(instance_answer(view))
+        return json_response(packed_answer(view))
 
     def _checked_end(self, wanted: IdleBehaviorRequest) -> float | None:
         """Return until when an instance is held; raises `InvalidRequest` with all that is wrong."""
@@ -116,7 +116,7 @@ class InstanceRoutes:
         if wrong := text_problem(wanted.reason):
             raise InvalidRequest([("reason", wrong)])
         view = await self._instances.kill(instance_id, wanted.reason or _REASON_DEFAULT)
-        return json_response(instance_answer(view), status=202)
+        return json_response(packed_answer(view), status=202)
 
 
 # ---- the table of the routes of instances --------------------------------------------------------

@@ -83,6 +83,25 @@ class MachineAnswer(msgspec.Struct, frozen=True, kw_only=True):
     memory: int
 
 
+class RoomAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance lets containers use in all; sizes in bytes."""
+
+    cpus: float
+    memory: int
+    disk: int
+    gpus: int
+
+
+class PlaceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container has of an instance; `share` is the largest part of that, at most 1."""
+
+    container: Annotated[str, NEVER_ABSENT]
+    cpus: float
+    memory: int
+    gpus: int
+    share: float
+
+
 class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One instance as admins see it; a time is null when it never happened.
 
@@ -97,6 +116,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     its idle behavior, when and why, null where nobody did.
     `machine` is what the instance says that its machine has, null until it has; `shortfall` is what
     that is less than its type says, in words, "" for nothing; only what is there is placed on.
+    `room` is what its type lets containers use, null of one that is gone, and `places` who has how
+    much of that, by container; both are left out in events.
     """
 
     id: Annotated[str, NEVER_ABSENT]
@@ -121,6 +142,8 @@ class InstanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     idle_behavior_note: BehaviorNoteAnswer | None = None
     machine: MachineAnswer | None = None
     shortfall: str = ""
+    room: RoomAnswer | msgspec.UnsetType | None = msgspec.UNSET
+    places: tuple[PlaceAnswer, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class InstanceList(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ export function Figure({ value, of, href, tone }: { value: string; of: string; h
 
 const TONES: Record<string, string> = {
   succeeded: "good", running: "busy", queued: "calm", pending: "calm", held: "warn", locked: "calm", failed: "bad", lost: "bad", cancelled: "calm",
-  idle: "calm", booting: "warn", unknown: "warn", shutdown: "calm", gone: "calm",
+  idle: "calm", booting: "warn", unknown: "warn", shutdown: "calm", gone: "calm", hold: "warn", drain: "warn",
 };
 
 /** A state: its word, and a mark that tells it by more than its colour. */
