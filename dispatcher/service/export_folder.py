@@ -29,13 +29,14 @@ from typing import Final
 import msgspec
 import structlog
 
+from longshore.dispatcher.cost.correction_lines import FileRow
 from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.cost.utc_calendar import HOUR_S, utc_hour_text
 from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import Schedule
-from longshore.dispatcher.domain.ledger import CostGroup, CostLine
+from longshore.dispatcher.domain.ledger import CostGroup
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.service.cost_exports import HOURS_AT_ONCE, CostExport, CostExports
 from longshore.dispatcher.service.cost_periods import month_in
@@ -99,8 +100,8 @@ class ExportTerms:
 class _Sums:
     grains: int = 0
 
-    def counted(self, lines: Iterable[CostLine]) -> Iterator[CostLine]:
-        """Yield lines, and add them up."""
+    def counted(self, lines: Iterable[FileRow]) -> Iterator[FileRow]:
+        """Yield what a file is of, and add them up."""
         for line in lines:
             self.grains += line.grains
             yield line
@@ -219,7 +220,8 @@ class ExportFolder:
         if sums.booked_until < hours.stop:
             return ""
         told = [sorted(totals.items(), key=repr) for totals in sums.totals]
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        beside = sorted(sums.corrections, key=repr)
+        return hashlib.sha256(repr((told, beside) if beside else told).encode()).hexdigest()
 
     def _is_up_to_date(self, before: ExportedFile, booked: str) -> bool:
         if not booked or before.booked_sha256 != booked:
