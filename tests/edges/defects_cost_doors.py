@@ -105,8 +105,8 @@ COST_DOORS: Final[tuple[EdgeDefect, ...]] = (
         name="what_a_bill_has_not_yet_is_taken_back",
         guard="A bill that is not final may lack what ran last",
         file="dispatcher/service/cost_reconciling.py",
-        old="corrections(found, is_final=piece.is_final)",
-        new="corrections(found, is_final=True)",
+        old="corrections(found, piece.coverage)",
+        new="corrections(found, Coverage.WHOLE)",
         test=f"{_BILL}test_until_a_bill_is_final_what_ran_after_its_end_stays",
     ),
     EdgeDefect(

@@ -17,6 +17,7 @@ from focus_data_toolkit.model.validator import lint_focus_1_4_structure
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
 from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.cost.money import in_dollars
+from longshore.dispatcher.cost.reconcile import Coverage
 from longshore.dispatcher.cost.report import Idle, Seen
 from longshore.dispatcher.cost.utc_calendar import month_hours
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR
@@ -119,8 +120,9 @@ class Ledger:
             piece=0,
             pieces=1,
             rows=lines,
+            billed_from_hour=hours.start,
             billed_until_hour=hours.stop,
-            is_final=True,
+            coverage=Coverage.WHOLE,
             file_name="bill.csv",
             sha256="0" * 64,
         )
