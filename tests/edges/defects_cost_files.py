@@ -147,8 +147,8 @@ COST_FILES: Final[tuple[EdgeDefect, ...]] = (
         name="taxes_are_booked_to_instances",
         guard="What the ledger does not model is not booked",
         file="dispatcher/cost/reconcile.py",
-        old="                if part is Part.NOT_MODELLED or (\n",
-        new="                if (\n",
+        old="                if part is Part.NOT_MODELLED or (part is",
+        new="                if (part is",
         test="tests/unit/test_cost_reconcile.py::test_what_the_ledger_does_not_model_is_never_booked",
     ),
     EdgeDefect(
