@@ -52,8 +52,9 @@ from longshore.dispatcher.domain.ledger import (
 _EXACT: Final = Context(prec=200, traps=[Inexact, InvalidOperation, Overflow])
 _MS_PER_S: Final = 1000
 _NOTHING: Final = Fraction(0)
-_NEXT_TO_NOTHING: Final = 2
-"""What a window may differ by, in grains, since its corrections were rounded."""
+_NEXT_TO_NOTHING: Final = GRAINS_PER_USD // 10**9
+"""What a window may differ by, in grains, since corrections and the decimals of bills are rounded:
+a billionth of a dollar."""
 CORRECTION: Final = "correction"
 """The cause of what is booked for an instance of which the ledger has nothing else."""
 

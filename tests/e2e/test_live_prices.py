@@ -102,7 +102,9 @@ def test_what_instances_cost_follows_the_prices_of_their_zone(tmp_path: Path) ->
         assert lines(server, "spot")[-1] == second
 
         # Nobody knows what the other one costs: that is told, and is nothing that it costs.
-        assert {(source, price) for _, source, price in lines(server, "secret")} == {("none", 0)}
+        assert {(source, price) for _, source, price in lines(server, "secret")} == {
+            ("none", Decimal(0))
+        }
         whole = json.loads(longshore(server, "--by", "zone", "--json"))
         [row] = whole["items"]
         assert row["by"] == {"zone": "z1"}

@@ -343,4 +343,12 @@ COST_FILES: Final[tuple[EdgeDefect, ...]] = (
         new="    if more < 0:\n        output.say",
         test="tests/unit/test_cost_export.py::test_what_a_table_does_not_show_is_told_and_json_has_all",
     ),
+    EdgeDefect(
+        name="the_rounding_of_decimals_is_booked",
+        guard="What is left of rounding is no difference",
+        file="dispatcher/cost/reconcile.py",
+        old="_NEXT_TO_NOTHING: Final = GRAINS_PER_USD // 10**9\n",
+        new="_NEXT_TO_NOTHING: Final = 2\n",
+        test="tests/unit/test_cost_reconcile.py::test_the_rounding_of_decimals_is_not_booked",
+    ),
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
-from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, in_dollars
 from longshore.dispatcher.cost.reconcile import (
     Correction,
     Coverage,
@@ -333,6 +333,13 @@ def test_of_a_part_of_a_bill_only_hours_within_it_are_taken_back() -> None:
         Coverage.SO_FAR: 1,
         Coverage.WITHIN: 0,
     }
+
+
+def test_the_rounding_of_decimals_is_not_booked() -> None:
+    ours = in_dollars(WORK.grains)
+    for more, booked in (("1e-12", False), ("-9e-10", False), ("2e-9", True)):
+        row = billed(effective_cost=ours + Decimal(more), list_cost=None)
+        assert bool(booked_of(compared([WORK], [row]))) == booked, more
 
 
 def test_what_the_ledger_does_not_model_is_never_booked() -> None:

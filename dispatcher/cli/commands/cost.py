@@ -89,7 +89,7 @@ def report(
     _print(answer, by=tuple(by.split(",")), stepped=step != "whole", more=more)
 
 
-def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool, more: int) -> None:
+def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool, more: int = 0) -> None:
     """Print a report without its `more` last rows; the total is that of all."""
     names = [name.strip().upper() for name in by if name.strip()]
     counted = any(item.succeeded is not msgspec.UNSET for item in answer.items)
