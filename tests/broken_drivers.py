@@ -22,6 +22,7 @@ from longshore.drivers.interface import (
     InstanceType,
     Leftover,
     Power,
+    ZonePrice,
 )
 from longshore.drivers.simulated.cloud import SimulatedCloud
 from tests.altered_driver import Altered, AlteredInstance, Call
@@ -64,6 +65,82 @@ class Free(Altered):
 
     def prices(self, instance_types: Sequence[InstanceType]) -> Mapping[str, Decimal]:
         return {each.name: Decimal(0) for each in instance_types}
+
+
+class PricedByZone(Priced):
+    """Tells what types cost in zones; of these classes it alone is sound."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        return [
+            ZonePrice(type_name=type_.name, zone=zone, valid_from=at, usd_per_hour=Decimal("0.1"))
+            for at in (since - 5, since + 5)
+            for zone in zones
+            for type_ in instance_types
+        ]
+
+
+class PricesAnyZone(PricedByZone):
+    """Tells a zone that nobody asked about."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        return super().zone_prices(instance_types, [*zones, "elsewhere"], since)
+
+
+class FreeInZones(PricedByZone):
+    """Tells that what the cloud does not know is free."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        told = super().zone_prices(instance_types, zones, since)
+        return [replace(each, usd_per_hour=Decimal(0)) for each in told]
+
+
+class NewestFirst(PricedByZone):
+    """Tells the newest price first, as clouds do."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        return super().zone_prices(instance_types, zones, since)[::-1]
+
+
+class ForetellsPrices(PricedByZone):
+    """Tells times in milliseconds."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        told = super().zone_prices(instance_types, zones, since)
+        return [replace(each, valid_from=each.valid_from * 1000) for each in told]
+
+
+class ChangesOnly(PricedByZone):
+    """Tells changes alone, and not what held before."""
+
+    def zone_prices(
+        self, instance_types: Sequence[InstanceType], zones: Sequence[str], since: float
+    ) -> Sequence[ZonePrice]:
+        return super().zone_prices(instance_types, zones, since)[:0]
+
+
+class HidesZones(PricedByZone):
+    """Tells prices of zones, and of no instance where it is."""
+
+    def shown(self, instance: Instance) -> Instance:
+        return Zoneless(instance)
+
+
+class Zoneless(AlteredInstance):
+    """Does not tell where it is."""
+
+    @property
+    def billed(self) -> Billed:
+        return replace(super().billed, zone="")
 
 
 class LeavesVolumes(Altered):

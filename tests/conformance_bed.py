@@ -23,7 +23,9 @@ from longshore.drivers.simulated.parameters import SimulatedFaults, SimulatedPar
 from tests.driver_bench import TYPE
 
 GROUP = "general"
-PARAMETERS = SimulatedParameters(boot_time_s=0.05, quota_groups={TYPE.provider_type: GROUP})
+PARAMETERS = SimulatedParameters(
+    boot_time_s=0.05, quota_groups={TYPE.provider_type: GROUP}, zones=("z1", "z2")
+)
 SPOT = replace(TYPE, name="spot", preemptible=True)
 OTHER = replace(TYPE, name="other", provider_type="t2", price_usd_per_hour=Decimal(1))
 PATIENCE = Patience(

@@ -136,7 +136,7 @@ def _rows_of_file(path: Path, limits: BillFileLimits) -> Iterator[list[str]]:
             else:
                 yield from _csv_rows(file, limits, is_packed=first.startswith(_GZIP))
     except IsADirectoryError as error:
-        raise _Unreadable("", "this is a folder; name the files in it one by one") from error
+        raise _Unreadable("", "this is a folder; name the files in it") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise _Unreadable("", "the file is damaged or cut off; fetch it again") from error
     except OSError as error:

@@ -22,7 +22,8 @@ from longshore.dispatcher.cost.utc_calendar import utc_hour_text
 
 SUMS_MOST: Final = 5_000_000
 """How many sums of a bill are held: some gigabytes of memory."""
-PIECE_INSTANCES_MOST: Final = 1000
+PAGE_INSTANCES: Final = 1000
+"""How many instances are asked for at a time: as many as an answer may have."""
 _EXACT: Final = Context(prec=200, traps=[Inexact])
 _Key = tuple[str, int, int, str, str]
 
@@ -49,7 +50,8 @@ class BillSums:
     """What a bill comes to, by instance, hours, kind and cluster."""
 
     sums: dict[_Key, _Sums] = field(default_factory=dict)
-    #: Where its time of instances ends, None where it has none.
+    #: Where its time of instances begins and ends, None where it has none.
+    billed_from_hour: int | None = None
     billed_until_hour: int | None = None
 
     def add(self, line: BillLine) -> None:
@@ -63,6 +65,10 @@ class BillSums:
             )
         self.sums.setdefault(key, _Sums()).add(line)
         if line.kind is ChargeKind.INSTANCE:
+            begun = self.billed_from_hour
+            self.billed_from_hour = (
+                line.first_hour if begun is None else min(begun, line.first_hour)
+            )
             self.billed_until_hour = max(self.billed_until_hour or 0, line.end_hour)
 
     def month(self) -> str:
@@ -129,8 +135,23 @@ def _row(key: _Key, sums: _Sums) -> dict[str, Any]:
     }
 
 
-def together(answers: Sequence[ReconcileAnswer], limit: int) -> ReconcileAnswer:
-    """Return the answers to all pieces as one, with the `limit` most different instances."""
+def only_instances(page: ReconcileAnswer) -> ReconcileAnswer:
+    """Return a further page of an answer without the sums, which its first one has, too."""
+    nothing = Decimal(0)
+    return msgspec.structs.replace(
+        page,
+        billed=nothing,
+        booked=nothing,
+        elsewhere=nothing,
+        outside=nothing,
+        parts=BillParts(**dict.fromkeys(BillParts.__struct_fields__, nothing)),
+        not_covered_hours=0,
+        corrections=0,
+    )
+
+
+def together(answers: Sequence[ReconcileAnswer]) -> ReconcileAnswer:
+    """Return the answers to all pieces as one, with all instances, the most different first."""
     instances = sorted(
         (each for answer in answers for each in answer.instances),
         key=lambda each: (-abs(each.parts.total), each.instance_id),
@@ -147,7 +168,8 @@ def together(answers: Sequence[ReconcileAnswer], limit: int) -> ReconcileAnswer:
         outside=sum((each.outside for each in answers), Decimal(0)),
         parts=BillParts(**totals),
         coarsest_hours=max(each.coarsest_hours for each in answers),
-        instances=tuple(instances[:limit]),
+        instances=tuple(instances),
         next_offset=None,
+        not_covered_hours=sum(each.not_covered_hours for each in answers),
         corrections=sum(each.corrections for each in answers),
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from typing import Final
+
 import msgspec
 
+from longshore.dispatcher.conformance.billing import CLOCKS_DIFFER_S
 from longshore.dispatcher.conformance.harness import Bench
 from longshore.dispatcher.conformance.model import Markets, Nonconformity, NotShown
-from longshore.drivers.billing import Bills
+from longshore.drivers.billing import Bills, TellsBilling
 from longshore.drivers.interface import (
     Finds,
     InstanceType,
@@ -14,8 +18,13 @@ from longshore.drivers.interface import (
     Prices,
     QuotaGroups,
     WarnsOfInterruption,
+    ZonePrice,
+    ZonePrices,
 )
 from longshore.drivers.registry import Capability, OfferQuery
+
+_HISTORY_S: Final = 3600.0
+"""For how long back prices of zones are asked for."""
 
 
 def check_registration(bench: Bench) -> None:
@@ -103,9 +112,7 @@ def check_prices(bench: Bench) -> str:
     driver = bench.set
     if not isinstance(driver, Prices):
         raise NotShown("it tells no prices, see capabilities")
-    types = [bench.trial.instance_type, *bench.trial.other_types]
-    if bench.trial.preemptible_type is not None:
-        types.append(bench.trial.preemptible_type)
+    types = _types_of(bench)
     told = bench.patiently(lambda: driver.prices(types))
     strange = sorted(told.keys() - {each.name for each in types})
     if strange:
@@ -122,6 +129,64 @@ def check_prices(bench: Bench) -> str:
     if not told:
         raise Nonconformity("it tells no price of any type", "look them up by `provider_type`")
     return ", ".join(f"{name} {price}" for name, price in sorted(told.items()))
+
+
+def check_zone_prices(bench: Bench) -> str:
+    """It tells what types cost in the zone of an instance: what held an hour ago, and changes."""
+    driver = bench.set
+    if not isinstance(driver, ZonePrices):
+        raise NotShown("it tells no prices of zones")
+    listed = bench.first_listed()
+    zone = listed.billed.zone if isinstance(listed, TellsBilling) else ""
+    if not zone:
+        raise Nonconformity(
+            f"it tells prices of zones, and not in which one {listed.id} is",
+            "tell `zone` in the property `billed` of instances, or leave `zone_prices` out",
+        )
+    types = _types_of(bench)
+    since = bench.trial.epoch_now() - _HISTORY_S
+    told = bench.patiently(lambda: driver.zone_prices(types, [zone], since))
+    _expect_asked_for(told, {each.name for each in types}, zone)
+    latest = bench.trial.epoch_now() + CLOCKS_DIFFER_S
+    times = [each.valid_from for each in told]
+    if times != sorted(times) or any(at > latest for at in times):
+        raise Nonconformity(
+            "its prices of zones are not sorted by time, or hold from a time that is not yet",
+            "tell since when each holds, in seconds since the epoch, the oldest first",
+        )
+    if not told and bench.trial.preemptible_type is not None:
+        raise Nonconformity(
+            f"it tells no price of {bench.trial.preemptible_type.name} in {zone}",
+            "tell what held at `since`, too: prices may not have changed for days",
+        )
+    return f"{len(told)} in {zone}"
+
+
+def _expect_asked_for(told: Sequence[ZonePrice], names: Collection[str], zone: str) -> None:
+    """Expect prices that are some, of what was asked about."""
+    strange = sorted({(e.type_name, e.zone) for e in told if e.type_name not in names})
+    strange += sorted({(e.type_name, e.zone) for e in told if e.zone != zone})
+    if strange:
+        name, where = strange[0]
+        raise Nonconformity(
+            f"it tells a price of {name} in {where}, which it was not asked about",
+            "answer by the `name` of the types, and for the zones that are asked for alone",
+        )
+    wrong = sorted(
+        {e.type_name for e in told if not (e.usd_per_hour.is_finite() and e.usd_per_hour > 0)}
+    )
+    if wrong:
+        raise Nonconformity(
+            f"the price of {', '.join(wrong)} in {zone} is none",
+            "leave out what the cloud does not tell: of nothing the price is not 0",
+        )
+
+
+def _types_of(bench: Bench) -> list[InstanceType]:
+    """Return all types of a trial."""
+    spot = bench.trial.preemptible_type
+    more = [] if spot is None else [spot]
+    return [bench.trial.instance_type, *bench.trial.other_types, *more]
 
 
 def check_offers(bench: Bench) -> str:

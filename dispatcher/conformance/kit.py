@@ -107,6 +107,7 @@ CHECKS: tuple[Check, ...] = (
     # The shared instance, from its creation ...
     Check(name="create", look=calls.check_create),
     Check(name="listed", look=calls.check_listed),
+    Check(name="zone-prices", look=claims.check_zone_prices, needs=Capability.PRICES),
     Check(name="boot", look=machine.check_boot),
     Check(name="init-first", look=machine.check_init_first),
     Check(name="host-key-proof", look=machine.check_secret),

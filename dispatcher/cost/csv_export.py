@@ -17,9 +17,10 @@ from decimal import Decimal
 from typing import Final
 
 from longshore.dispatcher.cost import money
+from longshore.dispatcher.cost.correction_lines import CorrectionLine, FileRow
 from longshore.dispatcher.cost.running_decimals import RunningDecimal
 from longshore.dispatcher.cost.utc_calendar import utc_hour_text
-from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR
 
 Cell = str | int | Decimal | None
 """What may stand in a cell; None is an empty one."""
@@ -74,21 +75,22 @@ def _written(cell: Cell) -> str:
             return format(cell, "f")
 
 
-def lines_csv(lines: Iterable[CostLine], labels: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the CSV of lines, in their order, with a column `label:KEY` for each of `labels`.
+def lines_csv(rows: Iterable[FileRow], labels: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the CSV of lines and corrections, in their order.
 
-    A line without such a label has an empty cell there. The amounts add up to `money.in_dollars`
-    of their sum, and the hours to theirs.
+    It has a column `label:KEY` for each of `labels`; a row without such a label has an empty cell
+    there. The amounts add up to `money.in_dollars` of their sum, and the hours to theirs.
     """
     columns = [*LINE_COLUMNS, *(f"label:{key}" for key in labels)]
-    return csv_text(columns, _line_rows(lines, labels))
+    return csv_text(columns, _line_rows(rows, labels))
 
 
-def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[list[Cell]]:
+def _line_rows(rows: Iterable[FileRow], labels: Sequence[str]) -> Iterator[list[Cell]]:
     usd, flat_usd = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(money.GRAINS_PER_USD)
     hours = RunningDecimal(MS_PER_HOUR)
     uncertain_hours = RunningDecimal(MS_PER_HOUR)
-    for line in lines:
+    for row in rows:
+        line = row.line if isinstance(row, CorrectionLine) else row
         account, chosen = line.account, dict(line.account.labels)
         yield [
             utc_hour_text(line.hour),
@@ -111,7 +113,7 @@ def _line_rows(lines: Iterable[CostLine], labels: Sequence[str]) -> Iterator[lis
             line.outcome.value,
             hours.next(line.quantity_ms),
             uncertain_hours.next(line.uncertain_ms),
-            money.usd_per_hour(line.price.nusd_per_hour),
+            money.usd_per_hour(line.price.nusd_per_hour) if row is line else None,
             line.price.source.value,
             flat_usd.next(line.flat_grains),
             usd.next(line.grains),

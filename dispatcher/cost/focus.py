@@ -9,7 +9,8 @@ What the standard asks for and a ledger does not know is said plainly. There is 
 `InvoiceId` is empty. Discounts are not modelled: list, contracted, billed and effective cost are
 all the price that the ledger used. Costs and quantities are decimals of twelve places that add up
 to the exact sum (`running_decimals`), so that price times quantity meets the cost to 1e-9, which
-is what validators ask. A line with a negative quantity takes back another, and is a correction.
+is what validators ask. A correction is one charge, with its time as what was consumed; it has the
+class of one where its month was closed before, as the standard has it, and none in its own month.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from enum import Enum
 from typing import Final, Protocol
 
 from longshore.dispatcher.cost import money
+from longshore.dispatcher.cost.correction_lines import CorrectionLine, FileRow
 from longshore.dispatcher.cost.csv_export import Cell, csv_text
 from longshore.dispatcher.cost.running_decimals import RunningDecimal
 from longshore.dispatcher.cost.utc_calendar import month_of, utc_hour_text
-from longshore.dispatcher.domain.ledger import CLUSTER, MS_PER_HOUR, BilledState, CostLine
+from longshore.dispatcher.domain.ledger import CLUSTER, MS_PER_HOUR, CostLine
 from longshore.drivers.interface import CLUSTER_TAG, TYPE_TAG
 
 UNIT: Final = "Hours"
@@ -84,6 +86,10 @@ class _Row:
     quantity: Decimal
     unit: str
     unit_price: Decimal
+    #: How much time it is; of a cost for no time the same as `quantity`.
+    consumed: Decimal
+    consumed_unit: str
+    #: That in which it counts.
     month: range
 
 
@@ -147,7 +153,7 @@ def _price_id(row: _Row) -> str:
 def _method(row: _Row) -> str | None:
     if row.line.account == CLUSTER:
         return None
-    return "dominant-share" if row.line.state is BilledState.WORK else "cause"
+    return "dominant-share" if row.line.attempt_id else "cause"
 
 
 def _method_details(row: _Row) -> str | None:
@@ -189,7 +195,7 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _must("ChargePeriodStart", lambda row: utc_hour_text(row.line.hour)),
     _must("ChargePeriodEnd", lambda row: utc_hour_text(row.line.hour + 1)),
     _must("ChargeCategory", lambda _: "Usage"),
-    _must("ChargeClass", lambda row: "Correction" if row.quantity < 0 else None),
+    _must("ChargeClass", lambda row: None if row.line.hour in row.month else "Correction"),
     _must("ChargeDescription", lambda row: f"{row.line.cause} on {row.line.type_name}"),
     _may("ChargeFrequency", lambda _: "Usage-Based"),
     _must("BilledCost", _cost),
@@ -201,8 +207,8 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _may("PricingCategory", lambda row: "Dynamic" if row.line.preemptible else "Standard"),
     _must("PricingQuantity", lambda row: row.quantity),
     _must("PricingUnit", lambda row: row.unit),
-    _may("ConsumedQuantity", lambda row: row.quantity),
-    _may("ConsumedUnit", lambda row: row.unit),
+    _may("ConsumedQuantity", lambda row: row.consumed),
+    _may("ConsumedUnit", lambda row: row.consumed_unit),
     _may("CommitmentDiscountStatus", lambda _: None),
     _only(_V1_2, "ProviderName", _provider),
     _only(_V1_2, "PublisherName", _provider),
@@ -249,7 +255,7 @@ def columns_of(version: FocusVersion) -> tuple[FocusColumn, ...]:
 
 
 def focus_rows(
-    lines: Iterable[CostLine], version: FocusVersion, context: FocusContext
+    lines: Iterable[FileRow], version: FocusVersion, context: FocusContext
 ) -> Iterator[list[Cell]]:
     """Yield the rows of each line, as `columns_of` has the columns; costs add up exactly."""
     made = [column.made for column in columns_of(version)]
@@ -257,32 +263,51 @@ def focus_rows(
         yield [make(row) for make in made]
 
 
-def _rows(lines: Iterable[CostLine], context: FocusContext) -> Iterator[_Row]:
-    """Yield a row for the time of each line, and one for what it costs beside that."""
+def _rows(rows: Iterable[FileRow], context: FocusContext) -> Iterator[_Row]:
+    """Yield a row for the time of each line, and one for what it costs beside that.
+
+    A correction has one of the latter kind, which tells its time, too.
+    """
     cost, hours = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
     month = range(0)
-    for line in lines:
-        if line.hour not in month:
-            month = month_of(line.hour)
+    for each in rows:
+        match each:
+            case CorrectionLine(line=line, counted_hour=hour):
+                is_correction = True
+            case _:
+                line, hour, is_correction = each, each.hour, False
+        if hour not in month:
+            month = month_of(hour)
+        time = hours.next(line.quantity_ms)
         row = _Row(
             line=line,
             context=context,
             cost=cost.next(line.grains - line.flat_grains),
-            quantity=hours.next(line.quantity_ms),
+            quantity=time,
             unit=UNIT,
             unit_price=money.usd_per_hour(line.price.nusd_per_hour),
+            consumed=time,
+            consumed_unit=UNIT,
             month=month,
         )
+        if is_correction:
+            yield _charged(row, cost.next(line.flat_grains))
+            continue
         if line.quantity_ms or not line.flat_grains:
             yield row
         if line.flat_grains:
-            flat = cost.next(line.flat_grains)
-            once = Decimal(-1 if line.flat_grains < 0 else 1)
-            yield replace(row, cost=flat, quantity=once, unit=FLAT_UNIT, unit_price=flat * once)
+            flat = _charged(row, cost.next(line.flat_grains))
+            yield replace(flat, consumed=flat.quantity, consumed_unit=FLAT_UNIT)
+
+
+def _charged(row: _Row, cost: Decimal) -> _Row:
+    """Return a row of a cost that no price an hour would say: one charge, or one taken back."""
+    once = Decimal(-1 if row.line.flat_grains < 0 else 1)
+    return replace(row, cost=cost, quantity=once, unit=FLAT_UNIT, unit_price=cost * once)
 
 
 def focus_csv(
-    lines: Iterable[CostLine], version: FocusVersion, context: FocusContext
+    lines: Iterable[FileRow], version: FocusVersion, context: FocusContext
 ) -> Iterator[str]:
     """Yield a FOCUS file (CSV) line by line, the names of the columns first.
 
@@ -293,7 +318,7 @@ def focus_csv(
 
 
 def write_focus(
-    lines: Iterable[CostLine], out: Writable, version: FocusVersion, context: FocusContext
+    lines: Iterable[FileRow], out: Writable, version: FocusVersion, context: FocusContext
 ) -> None:
     """Write lines to `out` as a FOCUS file (UTF-8 where `out` is so), a line at a time.
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import Enum
 from fractions import Fraction
-from typing import Final
+from typing import Final, assert_never
 from zlib import crc32
 
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
@@ -52,8 +52,9 @@ from longshore.dispatcher.domain.ledger import (
 _EXACT: Final = Context(prec=200, traps=[Inexact, InvalidOperation, Overflow])
 _MS_PER_S: Final = 1000
 _NOTHING: Final = Fraction(0)
-_NEXT_TO_NOTHING: Final = 2
-"""What a window may differ by, in grains, since its corrections were rounded."""
+_NEXT_TO_NOTHING: Final = GRAINS_PER_USD // 10**9
+"""What a window may differ by, in grains, since corrections and the decimals of bills are rounded:
+a billionth of a dollar."""
 CORRECTION: Final = "correction"
 """The cause of what is booked for an instance of which the ledger has nothing else."""
 
@@ -67,6 +68,17 @@ class Part(Enum):
     NOT_MODELLED = "not modelled"
     ONLY_IN_BILL = "only in the bill"
     ONLY_IN_LEDGER = "only in the ledger"
+
+
+class Coverage(Enum):
+    """Of which hours a bill tells: what it lacks of these, and the ledger has, is not billed."""
+
+    WHOLE = "whole"
+    """All of its month: nothing will be added to it any more."""
+    SO_FAR = "so far"
+    """Its month up to its last hour: what ran after that is not billed yet."""
+    WITHIN = "within"
+    """Those from its first to its last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +128,8 @@ class Reconciliation:
     outside: Fraction
     #: The longest window, in hours: 1 where the bill counts hours.
     coarsest_hours: int
-    #: Where the bill's time of instances ends so far, None where it has none.
+    #: Where the bill's time of instances begins and ends so far, None where it has none.
+    billed_from_hour: int | None
     billed_until_hour: int | None
 
 
@@ -281,6 +294,7 @@ class _Account:
             elsewhere=Fraction(self._elsewhere),
             outside=Fraction(self._outside) - exact_usd(self._outside_grains),
             coarsest_hours=max((end - first for first, end in billed), default=1),
+            billed_from_hour=min((first for first, _ in billed), default=None),
             billed_until_hour=max((end for _, end in billed), default=None),
         )
 
@@ -383,22 +397,63 @@ def _of_parts(
     )
 
 
-def corrections(reconciliation: Reconciliation, *, is_final: bool) -> Iterator[Correction]:
+def not_covered(reconciliation: Reconciliation, coverage: Coverage) -> int:
+    """Return how many hours of instances would be taken back though the bill plainly lacks them.
+
+    They are those before its first hour and after its last one, in which the ledger alone has
+    something. Where there are any, somebody has a part of the bill for the whole of it.
+    """
+    return sum(
+        window.end_hour - window.first_hour
+        for instance in reconciliation.instances
+        for window in instance.windows
+        if any(part is Part.ONLY_IN_LEDGER for part, _ in window.parts)
+        and not _is_next_to_nothing(window)
+        and any(_outside(reconciliation, window))
+        and _is_told_of(reconciliation, window, coverage)
+    )
+
+
+def _outside(reconciliation: Reconciliation, window: Window) -> tuple[bool, bool]:
+    """Return whether a window is before a bill's time of instances, and whether it is after it."""
+    first, until = reconciliation.billed_from_hour, reconciliation.billed_until_hour
+    is_before = first is not None and window.end_hour <= first
+    return is_before, until is None or window.first_hour >= until
+
+
+def _is_told_of(reconciliation: Reconciliation, window: Window, coverage: Coverage) -> bool:
+    """Return whether a bill that lacks a window says by that that it was not billed."""
+    is_before, is_after = _outside(reconciliation, window)
+    match coverage:
+        case Coverage.WHOLE:
+            return True
+        case Coverage.SO_FAR:
+            return not is_after
+        case Coverage.WITHIN:
+            return not (is_before or is_after)
+        case _:
+            assert_never(coverage)
+
+
+def _is_next_to_nothing(window: Window) -> bool:
+    return abs(window.total) * GRAINS_PER_USD < _NEXT_TO_NOTHING
+
+
+def corrections(reconciliation: Reconciliation, coverage: Coverage) -> Iterator[Correction]:
     """Yield what is to be booked, by instance and time; amounts are exact but for the last grain.
 
     What the ledger does not model is none of its business, and left out; so is a window in which
-    bill and ledger cost the same, whatever its parts are, as after its corrections. While a bill
-    is not final, it may lack what ran last: hours after its end are not taken back then.
+    bill and ledger cost the same, whatever its parts are, as after its corrections. Hours of which
+    the bill does not tell are not taken back.
     """
-    until = reconciliation.billed_until_hour
     exact, told = _NOTHING, 0
     for instance in sorted(reconciliation.instances, key=lambda each: each.instance_id):
         for window in instance.windows:
-            is_open = not is_final and (until is None or window.first_hour >= until)
-            if abs(window.total) * GRAINS_PER_USD < _NEXT_TO_NOTHING:
+            is_told_of = _is_told_of(reconciliation, window, coverage)
+            if _is_next_to_nothing(window):
                 continue
             for part, amount in window.parts:
-                if part is Part.NOT_MODELLED or (part is Part.ONLY_IN_LEDGER and is_open):
+                if part is Part.NOT_MODELLED or (part is Part.ONLY_IN_LEDGER and not is_told_of):
                     continue
                 exact += amount * GRAINS_PER_USD
                 grains = round(exact) - told

@@ -212,7 +212,10 @@ class SaveBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveUnusualDay:
-    """Remember that an unusual day of a project was told; `day` is as "2026-11-28"."""
+    """Remember that an unusual day of a project was told; `day` is as "2026-11-28".
+
+    With "" as the project it says that the day was looked at, for all of them.
+    """
 
     project: str
     day: str

@@ -140,6 +140,24 @@ class CorrectedHour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedCorrection:
+    """A correction as it was booked, with where it counts (see `CorrectedHour`)."""
+
+    #: Its number in the store: they grow.
+    id: int
+    counted_hour: int
+    about_hour: int
+    #: "" where it is of no instance alone.
+    instance_id: str
+    #: What the cloud calls the type, "" where the ledger does not know the instance.
+    provider_type: str
+    group: CostGroup
+    quantity_ms: int
+    grains: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedInstance:
     """What was booked beside the lines of an instance, about one hour."""
 

@@ -44,7 +44,13 @@ from longshore.dispatcher.engine.runtime import Runtime
 from longshore.dispatcher.service.costs import totals_until
 from longshore.dispatcher.service.running_work import running_work
 from longshore.dispatcher.service.telling import Teller, Told, told_of_budget
-from longshore.dispatcher.service.unusual_days import last_day, told_of_day, unusual_days
+from longshore.dispatcher.service.unusual_days import (
+    days_to_look_at,
+    last_looked_at,
+    looked_at,
+    told_of_day,
+    unusual_days,
+)
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
 
@@ -99,9 +105,9 @@ class BudgetService:
         self._days_told = set(records.unusual_days)
         self._standings: dict[str, BudgetStanding] = {}
         self._stops: tuple[BudgetStop, ...] = runtime.view.budget_stops
-        #: For which hour each was forecast last, and which day was looked at.
+        #: For which hour each was forecast last, and which day was looked at last.
         self._forecast_hours: dict[str, int] = {}
-        self._day_looked_at = ""
+        self._day_looked_at = last_looked_at(records.unusual_days)
 
     def standings(self, caller: Principal) -> Sequence[BudgetStanding]:
         """Return the budgets that concern a caller, by name; () before the first look.
@@ -128,7 +134,7 @@ class BudgetService:
         if self._settings.budgets:
             await self._look_at_budgets()
         if self._settings.unusual_day_grains is not None:
-            await self._look_at_last_day(self._settings.unusual_day_grains)
+            await self._look_at_days(self._settings.unusual_day_grains)
 
     # ---- budgets -------------------------------------------------------------------------------
 
@@ -187,18 +193,20 @@ class BudgetService:
 
     # ---- unusual days --------------------------------------------------------------------------
 
-    async def _look_at_last_day(self, least_grains: int) -> None:
-        day = last_day(self._now())
-        if day.name == self._day_looked_at:
-            return
-        found = await asyncio.to_thread(unusual_days, self._store, day, least_grains=least_grains)
-        if found is None:
-            return
-        new = [each for each in found if (each.project, each.day) not in self._days_told]
-        pairs = [told_of_day(each, self._now()) for each in new]
-        await self._teller.tell([change for change, _ in pairs], [told for _, told in pairs])
-        self._days_told |= {(each.project, each.day) for each in new}
-        self._day_looked_at = day.name
+    async def _look_at_days(self, least_grains: int) -> None:
+        """Look at each day that is over and booked, and was not looked at yet."""
+        for day in days_to_look_at(self._day_looked_at, self._now()):
+            found = await asyncio.to_thread(
+                unusual_days, self._store, day, least_grains=least_grains
+            )
+            if found is None:
+                return
+            new = [each for each in found if (each.project, each.day) not in self._days_told]
+            pairs = [told_of_day(each, self._now()) for each in new]
+            changes = [*(change for change, _ in pairs), looked_at(day)]
+            await self._teller.tell(changes, [told for _, told in pairs])
+            self._days_told |= {(each.project, each.day) for each in new}
+            self._day_looked_at = day.name
 
 
 class _SpendReader:

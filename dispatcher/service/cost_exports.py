@@ -3,21 +3,28 @@
 A month of a large cluster has millions of lines, so it is read day by day: of each day the facts
 are read from one moment of the store, its lines are reckoned, written and let go. A line is about
 one hour, and each hour is read once, so that none is left out and none comes twice, whatever is
-written meanwhile. Amounts are rounded as they leave, so that those of any file add up to its sum.
+written meanwhile. Corrections follow at the end. Amounts are rounded as they leave, so that those
+of any file add up to its sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
+from longshore.dispatcher.cost.correction_lines import (
+    FileRow,
+    correction_line,
+    taken_back,
+)
 from longshore.dispatcher.cost.csv_export import lines_csv
 from longshore.dispatcher.cost.focus import ExportFormat, FocusContext, FocusVersion, focus_csv
 from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.cost.rollups import group_of, lines_between
-from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR
 from longshore.dispatcher.domain.principals import Principal, Role
+from longshore.dispatcher.domain.queries import CountedCorrection
 from longshore.dispatcher.service.contracts import Forbidden
 from longshore.dispatcher.service.costs import seen_by
 from longshore.dispatcher.store.store import Store
@@ -67,8 +74,8 @@ class CostExports:
         """Return the file with what is seen, line by line; the iterator raises `StoreBusy`."""
         return self.file_of(self.lines(export.hours, seen), export)
 
-    def file_of(self, lines: Iterable[CostLine], export: CostExport) -> Iterator[str]:
-        """Return the file of lines, in their order, line by line."""
+    def file_of(self, lines: Iterable[FileRow], export: CostExport) -> Iterator[str]:
+        """Return the file of lines and corrections, in their order, line by line."""
         match export.format:
             case ExportFormat.CSV:
                 return lines_csv(lines, export.labels)
@@ -79,13 +86,39 @@ class CostExports:
             case _:
                 assert_never(export.format)
 
-    def lines(self, hours: range, seen: Seen) -> Iterator[CostLine]:
-        """Yield the lines of some hours, by day and then by instance; raises `StoreBusy`."""
-        now_ms = round(self.now() * 1000)
+    def lines(self, hours: range, seen: Seen) -> Iterator[FileRow]:
+        """Yield the lines of some hours, by day and then by instance, and then the corrections that
+        count in these hours; raises `StoreBusy`.
+        """
+        now_ms, ledger = round(self.now() * 1000), self._store.ledger
         until = min(hours.stop, now_ms // MS_PER_HOUR + 1)
         for first in range(hours.start, until, HOURS_AT_ONCE):
             end = min(first + HOURS_AT_ONCE, until)
-            facts = self._store.ledger.facts(first, end)
+            facts = ledger.facts(first, end)
             for line in lines_between(facts, from_hour=first, until_hour=end, now_ms=now_ms):
                 if seen.everything or seen.sees(group_of(line, ())):
                     yield line
+        for counted in _all(ledger.counted, hours, lambda each: each.counted_hour):
+            if seen.sees(counted.group):
+                yield correction_line(counted)
+        for late in _all(ledger.told_late, hours, lambda each: each.about_hour):
+            if seen.sees(late.group):
+                yield taken_back(late)
+
+
+class _Reading(Protocol):
+    """Reads the next corrections of some hours."""
+
+    def __call__(
+        self, from_hour: int, until_hour: int, *, after: tuple[int, int]
+    ) -> list[CountedCorrection]: ...
+
+
+def _all(
+    read: _Reading, hours: range, hour_of: Callable[[CountedCorrection], int]
+) -> Iterator[CountedCorrection]:
+    """Yield all corrections of some hours, of which some are held at a time."""
+    after = (hours.start, 0)
+    while some := read(hours.start, hours.stop, after=after):
+        yield from some
+        after = (hour_of(some[-1]), some[-1].id)

@@ -20,8 +20,10 @@ from longshore.dispatcher.cost.bills import BillLine
 from longshore.dispatcher.cost.reconcile import (
     CORRECTION,
     Correction,
+    Coverage,
     Reconciliation,
     corrections,
+    not_covered,
     piece_of,
     reconcile,
     shared_out,
@@ -45,6 +47,7 @@ from longshore.dispatcher.service.contracts import Unavailable
 from longshore.dispatcher.service.cost_exports import HOURS_AT_ONCE
 from longshore.dispatcher.store.errors import StoreBusy
 from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 
 _Groups = dict[str, dict[int, dict[CostGroup, Total]]]
 """What the lines of each instance and hour come to, by group."""
@@ -58,10 +61,11 @@ class BillPiece:
     piece: int
     pieces: int
     rows: Sequence[BillLine]
-    #: Of the whole file: where its time of instances ends so far, None where it has none.
+    #: Of the whole bill: where its time of instances begins and ends so far, None where it has
+    #: none.
+    billed_from_hour: int | None
     billed_until_hour: int | None
-    #: Whether nothing will be added to the bill any more.
-    is_final: bool
+    coverage: Coverage
     file_name: str
     sha256: str
 
@@ -88,11 +92,13 @@ class Reconciler:
     async def apply(self, piece: BillPiece, *, made_by: str) -> tuple[Reconciliation, int]:
         """Book what is missing to a piece; return how it differed, and how many rows were booked.
 
-        Raises `Unavailable`: then none was, or all were, and asking again books the rest.
+        Raises `Unavailable`: then none was, or all were, and asking again books the rest; and
+        `InvalidRequest` where the bill is plainly a part of what it is said to be: nothing was.
         """
         async with self._turn:
             try:
                 found, groups = await asyncio.to_thread(self._compared, piece)
+                _refuse_a_part(found, piece.coverage)
                 rows = tuple(self._rows(piece, found, groups, made_by))
                 await asyncio.wrap_future(self._store.write([AddCorrections(corrections=rows)]))
             except StoreBusy as error:
@@ -102,7 +108,12 @@ class Reconciler:
     def _compared(self, piece: BillPiece) -> tuple[Reconciliation, _Groups]:
         groups: _Groups = {}
         found = reconcile(self._lines(piece, groups), piece.rows, piece.hours, self._cluster)
-        return replace(found, billed_until_hour=piece.billed_until_hour), groups
+        whole = replace(
+            found,
+            billed_from_hour=piece.billed_from_hour,
+            billed_until_hour=piece.billed_until_hour,
+        )
+        return whole, groups
 
     def _lines(self, piece: BillPiece, groups: _Groups) -> Iterator[CostLine]:
         """Yield the lines of a piece's instances, and what was booked beside them before; note
@@ -128,7 +139,7 @@ class Reconciler:
         self, piece: BillPiece, found: Reconciliation, groups: _Groups, made_by: str
     ) -> Iterator[BookedCorrection]:
         now = self._now()
-        for each in corrections(found, is_final=piece.is_final):
+        for each in corrections(found, piece.coverage):
             for group, total in shared_out(each, _in_window(each, groups)):
                 yield BookedCorrection(
                     booked_hour=int(now // 3600),
@@ -143,6 +154,18 @@ class Reconciler:
                     file_name=piece.file_name,
                     sha256=piece.sha256,
                 )
+
+
+def _refuse_a_part(found: Reconciliation, coverage: Coverage) -> None:
+    """Raise `InvalidRequest` where a bill lacks what it plainly does not tell of."""
+    hours = not_covered(found, coverage)
+    if hours:
+        sentence = (
+            f"the ledger has instance hours ({hours}) before the bill's first hour or after its"
+            " last one, which would be taken for not billed: send all of the month's bill, or say"
+            " partial, by which only hours within it count"
+        )
+        raise InvalidRequest([("partial", sentence)])
 
 
 def _in_window(correction: Correction, groups: _Groups) -> Mapping[CostGroup, Total]:

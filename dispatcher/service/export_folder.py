@@ -5,10 +5,10 @@ and compared with the file that is there; only another content replaces it. `man
 the files, each with its sums and the hash of its content.
 
 A crash at any instant leaves whole files: a new one is written beside the old one, synced, and then
-takes its name, and the folder is synced; after it the manifest the same way. So the manifest never
-tells of a file that was not there, but between the two it may tell of the one before: who takes up
-a file compares its hash, and comes again where it differs. The next look puts that right, and what
-was begun is begun anew.
+takes its name, and the folder is synced; the manifest the same way. Before a file is replaced the
+manifest stops to name it, and names it again once the new one is there. So it never tells of a file
+with another content; what it does not name, the next look makes and names, and what was begun is
+begun anew.
 
 A month that is over and booked is not made again while what is booked of it is the same: making
 years of lines each day is work for nothing. The sums by day and group are compared for that, as
@@ -29,13 +29,14 @@ from typing import Final
 import msgspec
 import structlog
 
+from longshore.dispatcher.cost.correction_lines import FileRow
 from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.cost.utc_calendar import HOUR_S, utc_hour_text
 from longshore.dispatcher.domain import schedules
 from longshore.dispatcher.domain.jobs import Schedule
-from longshore.dispatcher.domain.ledger import CostGroup, CostLine
+from longshore.dispatcher.domain.ledger import CostGroup
 from longshore.dispatcher.domain.timefmt import moment
 from longshore.dispatcher.service.cost_exports import HOURS_AT_ONCE, CostExport, CostExports
 from longshore.dispatcher.service.cost_periods import month_in
@@ -99,8 +100,8 @@ class ExportTerms:
 class _Sums:
     grains: int = 0
 
-    def counted(self, lines: Iterable[CostLine]) -> Iterator[CostLine]:
-        """Yield lines, and add them up."""
+    def counted(self, lines: Iterable[FileRow]) -> Iterator[FileRow]:
+        """Yield what a file is of, and add them up."""
         for line in lines:
             self.grains += line.grains
             yield line
@@ -172,12 +173,20 @@ class ExportFolder:
             before = next((each for each in known.files if each.file == name), None)
             if before is not None and self._is_up_to_date(before, booked):
                 continue
-            made = yield from self._made(name, period, hours, booked)
+            made = yield from self._staged(name, period, hours, booked)
             if before is not None and before.sha256 == made.sha256:
                 made = msgspec.structs.replace(made, written_at=before.written_at)
-            if made != before:
+            path, staged = terms.directory / name, _staged_at(terms.directory, name)
+            if path.exists() and _hash_of(path) == made.sha256:
+                staged.unlink()
+            else:
+                if before is not None:
+                    known = self._without(known, name)
+                    self._tell(known)
+                _take_place(staged, path)
+            if made not in known.files:
                 known = self._with(known, made)
-                self._replace(MANIFEST, msgspec.json.format(msgspec.json.encode(known)) + b"\n")
+                self._tell(known)
             yield
 
     def _manifest(self) -> Manifest:
@@ -192,10 +201,14 @@ class ExportFolder:
             return new
         return found if (found.cluster, found.format) == (new.cluster, new.format) else new
 
-    def _with(self, known: Manifest, made: ExportedFile) -> Manifest:
-        others = [each for each in known.files if each.file != made.file]
-        files = tuple(sorted([*others, made], key=lambda each: each.period))
+    def _without(self, known: Manifest, name: str) -> Manifest:
+        files = tuple(each for each in known.files if each.file != name)
         return msgspec.structs.replace(known, files=files, written_at=moment(self._wall()))
+
+    def _with(self, known: Manifest, made: ExportedFile) -> Manifest:
+        others = self._without(known, made.file)
+        files = tuple(sorted([*others.files, made], key=lambda each: each.period))
+        return msgspec.structs.replace(others, files=files)
 
     def _months(self) -> list[tuple[str, range]]:
         """Return the months of which anything is known, with their hours, the last ones."""
@@ -219,7 +232,8 @@ class ExportFolder:
         if sums.booked_until < hours.stop:
             return ""
         told = [sorted(totals.items(), key=repr) for totals in sums.totals]
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        beside = sorted(sums.corrections, key=repr)
+        return hashlib.sha256(repr((told, beside) if beside else told).encode()).hexdigest()
 
     def _is_up_to_date(self, before: ExportedFile, booked: str) -> bool:
         if not booked or before.booked_sha256 != booked:
@@ -227,17 +241,16 @@ class ExportFolder:
         path = self._terms.directory / before.file
         return path.exists() and path.stat().st_size == before.bytes
 
-    def _made(
+    def _staged(
         self, name: str, period: str, hours: range, booked: str
     ) -> Generator[None, None, ExportedFile]:
-        """Make a file, and put it in its place unless the same is there; return what it is."""
+        """Make a file beside its place, and return what it is."""
         terms, sums, digest = self._terms, _Sums(), hashlib.sha256()
         export = CostExport(hours=hours, format=terms.format)
         lines = sums.counted(self._exports.lines(hours, _EVERYTHING))
         texts = self._exports.file_of(lines, export)
-        path, staged = terms.directory / name, terms.directory / f".{name}.part"
         count, size = 0, 0
-        with staged.open("wb") as file:
+        with _staged_at(terms.directory, name).open("wb") as file:
             while some := list(islice(texts, _ROWS_AT_ONCE)):
                 piece = "".join(some).encode()
                 file.write(piece)
@@ -246,10 +259,6 @@ class ExportFolder:
                 yield
             file.flush()
             os.fsync(file.fileno())
-        if path.exists() and _hash_of(path) == digest.hexdigest():
-            staged.unlink()
-        else:
-            _take_place(staged, path)
         return ExportedFile(
             file=name,
             period=period,
@@ -264,14 +273,18 @@ class ExportFolder:
             written_at=moment(self._wall()),
         )
 
-    def _replace(self, name: str, content: bytes) -> None:
-        """Put a small file in the place of the one before."""
-        staged = self._terms.directory / f".{name}.part"
+    def _tell(self, known: Manifest) -> None:
+        """Put a manifest in the place of the one before."""
+        staged = _staged_at(self._terms.directory, MANIFEST)
         with staged.open("wb") as file:
-            file.write(content)
+            file.write(msgspec.json.format(msgspec.json.encode(known)) + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        _take_place(staged, self._terms.directory / name)
+        _take_place(staged, self._terms.directory / MANIFEST)
+
+
+def _staged_at(directory: Path, name: str) -> Path:
+    return directory / f".{name}.part"
 
 
 def _take_place(staged: Path, path: Path) -> None:

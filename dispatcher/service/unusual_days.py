@@ -2,13 +2,16 @@
 
 Stands alone: what is unusual is `cost.anomalies`' to say, and who is told `Teller`'s.
 
-Days are those of UTC, as on the clouds' bills. Only the last one that is over is looked at; which
-were told is in the store, so that a restart tells none again.
+Days are those of UTC, as on the clouds' bills. Each is looked at once, in order: the store has the
+last one that was, in one commit with what was told of it, so that a restart leaves none out and
+tells none again. After an outage that took longer than `DAYS_MOST` only so many are looked at, and
+the first look ever is at the last day alone: what comes later is no news.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from longshore.dispatcher.cost.anomalies import MOST_WEEKS, UnusualDay, unusual_day
 from longshore.dispatcher.cost.budgets import Included, columns_of
@@ -20,14 +23,29 @@ from longshore.dispatcher.notifications.delivery import notification_of_day
 from longshore.dispatcher.service.telling import Told
 from longshore.dispatcher.store.store import Store
 
+DAYS_MOST: Final = 31
 _DAY_S = 86_400.0
 _HOUR_S = 3600
 
 
-def last_day(now: float) -> Period:
-    """Return the last day that is over."""
-    today = period_at(PeriodKind.DAY, "UTC", now)
-    return period_at(PeriodKind.DAY, "UTC", today.starts_at - 1.0)
+def days_to_look_at(after: str, now: float) -> Sequence[Period]:
+    """Return the days that are over and were not looked at, in order.
+
+    `after` is the last one that was, as "2026-11-28", "" where none was yet.
+    """
+    today = period_at(PeriodKind.DAY, "UTC", now).starts_at
+    first = today - (DAYS_MOST if after else 1) * _DAY_S
+    return [day for day in days_of("UTC", first, today) if day.name > after]
+
+
+def looked_at(day: Period) -> SaveUnusualDay:
+    """Return that a day was looked at, for all projects."""
+    return SaveUnusualDay(project="", day=day.name)
+
+
+def last_looked_at(known: Collection[tuple[str, str]]) -> str:
+    """Return the last day that was looked at, "" for none; `known` are projects with days."""
+    return max((day for project, day in known if not project), default="")
 
 
 def unusual_days(store: Store, day: Period, *, least_grains: int) -> Sequence[UnusualDay] | None:

@@ -26,7 +26,8 @@ class BudgetRecords:
 
     #: By the name of the budget, also of those that the configuration has no more.
     memories: Mapping[str, BudgetMemory]
-    #: The unusual days that were told: projects with days as "2026-11-28".
+    #: The unusual days that were told: projects with days as "2026-11-28"; and with "" as the
+    #: project the last day that was looked at.
     unusual_days: frozenset[tuple[str, str]]
 
 
@@ -37,7 +38,11 @@ def save_budget(connection: Connection, change: SaveBudget) -> None:
 
 
 def save_unusual_day(connection: Connection, change: SaveUnusualDay) -> None:
-    """Remember that a day was told; twice is no error."""
+    """Remember that a day was told; twice is no error. Of those looked at the last one is kept."""
+    days = tables.unusual_days.c
+    if not change.project:
+        earlier = (days.project == "", days.day < change.day)
+        connection.execute(delete(tables.unusual_days).where(*earlier))
     connection.execute(_SAVE_DAY, {"project": change.project, "day": change.day})
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select
 
 from longshore.dispatcher.domain.ledger import (
     BookedCorrection,
@@ -15,13 +15,19 @@ from longshore.dispatcher.domain.ledger import (
     CostGroup,
     Total,
 )
-from longshore.dispatcher.domain.queries import CorrectedHour, CorrectedInstance
+from longshore.dispatcher.domain.queries import (
+    CorrectedHour,
+    CorrectedInstance,
+    CountedCorrection,
+)
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
 from longshore.dispatcher.store.ledger_groups import SPLIT, fetch_groups, group_id
 
 _CLOSE: Final = sqlite.insert_new(tables.months)
 _KEPT: Final = tables.corrections.c
+AT_ONCE: Final = 5_000
+"""How many corrections are read in one go."""
 LATE: Final = "told late"
 """The reason of what changes a closed month though nobody compared it with a bill."""
 _SUMS: Final = tuple(func.sum(_KEPT[name]) for name in ("quantity_ms", "whole", "rest"))
@@ -164,12 +170,67 @@ def fetch_by_hour(connection: Connection, from_hour: int, until_hour: int) -> li
     ]
 
 
+def fetch_counted(
+    connection: Connection, from_hour: int, until_hour: int, *, after: tuple[int, int]
+) -> list[CountedCorrection]:
+    """Return the next corrections that count in some hours, in the order of hours and numbers.
+
+    `after` are the hour and the number of the last one that is had; at most `AT_ONCE` are returned.
+    """
+    return _fetch(connection, _KEPT.counted_hour, (from_hour, until_hour), after)
+
+
+def fetch_told_late(
+    connection: Connection, from_hour: int, until_hour: int, *, after: tuple[int, int]
+) -> list[CountedCorrection]:
+    """Return the next corrections of what was told late about some hours, as `fetch_counted`."""
+    is_late = _KEPT.reason == LATE
+    return _fetch(connection, _KEPT.about_hour, (from_hour, until_hour), after, is_late)
+
+
+def _fetch(
+    connection: Connection,
+    hour: ColumnElement[int],
+    span: tuple[int, int],
+    after: tuple[int, int],
+    *which: ColumnElement[bool],
+) -> list[CountedCorrection]:
+    bills = tables.bills
+    behind = or_(hour > after[0], and_(hour == after[0], _KEPT.id > after[1]))
+    rows = connection.execute(
+        select(tables.corrections, bills.c.provider_type)
+        .outerjoin(bills, bills.c.instance_id == _KEPT.instance_id)
+        .where(hour.between(span[0], span[1] - 1), behind, *which)
+        .order_by(hour, _KEPT.id)
+        .limit(AT_ONCE)
+    ).all()
+    groups = fetch_groups(connection, [row.group_id for row in rows])
+    return [
+        CountedCorrection(
+            id=row.id,
+            counted_hour=row.counted_hour,
+            about_hour=row.about_hour,
+            instance_id=row.instance_id,
+            provider_type=row.provider_type or "",
+            group=groups[row.group_id],
+            quantity_ms=row.quantity_ms,
+            grains=row.whole * SPLIT + row.rest,
+            reason=row.reason,
+        )
+        for row in rows
+    ]
+
+
 def fetch_by_instance(
     connection: Connection, from_hour: int, until_hour: int
 ) -> Iterator[CorrectedInstance]:
-    """Yield the sums of what is about some hours, by instance and hour."""
-    by = (_KEPT.instance_id, _KEPT.about_hour)
-    query = select(*by, *_SUMS).where(_KEPT.about_hour.between(from_hour, until_hour - 1))
+    """Yield the sums of what is about some hours, by instance and hour.
+
+    What was told late is left out: it is in the lines of these hours.
+    """
+    by, is_of_bill = (_KEPT.instance_id, _KEPT.about_hour), _KEPT.reason != LATE
+    about = _KEPT.about_hour.between(from_hour, until_hour - 1)
+    query = select(*by, *_SUMS).where(about, is_of_bill)
     for id_, hour, quantity_ms, whole, rest in connection.execute(
         query.group_by(*by).order_by(*by)
     ):

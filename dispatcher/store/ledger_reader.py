@@ -16,6 +16,7 @@ from longshore.dispatcher.domain.deliveries import Delivery
 from longshore.dispatcher.domain.ledger import ClosedMonth, InstanceBill, Interval, PriceRow
 from longshore.dispatcher.domain.queries import (
     CorrectedInstance,
+    CountedCorrection,
     JobCosts,
     LedgerDue,
     LedgerFacts,
@@ -137,6 +138,28 @@ class LedgerReader:
         """Return what was booked beside the lines of the hours [from, until)."""
         with self._snapshot() as connection:
             return list(ledger_corrections.fetch_by_instance(connection, from_hour, until_hour))
+
+    def counted(
+        self, from_hour: int, until_hour: int, *, after: tuple[int, int]
+    ) -> list[CountedCorrection]:
+        """Return the next corrections that count in the hours [from, until), some at a time.
+
+        They come by hour and number; `after` are those of the last one that is had.
+        """
+        with self._snapshot() as connection:
+            return ledger_corrections.fetch_counted(connection, from_hour, until_hour, after=after)
+
+    def told_late(
+        self, from_hour: int, until_hour: int, *, after: tuple[int, int]
+    ) -> list[CountedCorrection]:
+        """Return the next corrections of what was told late about some hours, as `counted`.
+
+        Their hour is the one that they are about.
+        """
+        with self._snapshot() as connection:
+            return ledger_corrections.fetch_told_late(
+                connection, from_hour, until_hour, after=after
+            )
 
     def past_runs(self, kind: WorkKind, since: float) -> PastRuns:
         """Return what ended containers of a kind came to, if enough is known of them.

@@ -26,15 +26,19 @@ from longshore.drivers.registry import Capability, DriverInfo, OfferQuery
 from tests.altered_driver import Altered
 from tests.broken_drivers import (
     BootsStopped,
+    ChangesOnly,
     Credulous,
     Deduplicating,
     DestroysLater,
     DestroysOnce,
     DestroysStrangers,
     FickleGroups,
+    ForetellsPrices,
     ForgetsBills,
     ForgetsTypes,
     Free,
+    FreeInZones,
+    HidesZones,
     IgnoresTokens,
     KnowsNothing,
     LateScript,
@@ -43,6 +47,7 @@ from tests.broken_drivers import (
     LooksFirst,
     LooseFilter,
     LowerCase,
+    NewestFirst,
     NoScript,
     Nowhere,
     OnDemandOnly,
@@ -53,6 +58,8 @@ from tests.broken_drivers import (
     Patched,
     PrefixFilter,
     Priced,
+    PricedByZone,
+    PricesAnyZone,
     RemembersTokens,
     SilentAboutGone,
     StaysOn,
@@ -131,6 +138,12 @@ BROKEN = (
     Broken(how="fickle quota groups", fails=("quota-groups",), view=FickleGroups),
     Broken(
         how="everything is free", fails=("prices",), view=Free, info=claiming(Capability.PRICES)
+    ),
+    Broken(
+        how="prices any zone",
+        fails=("zone-prices",),
+        view=PricesAnyZone,
+        info=claiming(Capability.PRICES),
     ),
     Broken(how="unsorted offers", fails=("offers",), info=_offering(["b", "a"], "t1")),
     Broken(how="offers cut off", fails=("offers",), info=_offering(["a", "b"], "t9")),
@@ -246,3 +259,24 @@ def test_a_broken_driver_fails_the_check_that_is_for_it(tmp_path: Path, broken: 
     told = "\n".join(f"{each.name}: {each.why}" for each in report.results if each.why)
     assert failed == list(broken.fails), told
     assert all(each.remedy for each in report.results if each.outcome is Outcome.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("view", "why"),
+    [
+        (PricedByZone, ""),
+        (FreeInZones, "is none"),
+        (NewestFirst, "not sorted by time"),
+        (ForetellsPrices, "hold from a time that is not yet"),
+        (ChangesOnly, "tells no price of spot in z"),
+        (HidesZones, "and not in which one"),
+    ],
+)
+def test_what_is_told_of_prices_in_zones_is_looked_at(tmp_path: Path, view: View, why: str) -> None:
+    checks = [each for each in CHECKS if each.name in {"capabilities", "zone-prices"}]
+    with closing(SimulatedBed(tmp_path, view=view)) as bed:
+        report = run(bed.trial(claiming(Capability.PRICES)(bed.info)), only=checks)
+    sound, found = report.results
+    assert sound.outcome is Outcome.PASSED
+    assert found.outcome is (Outcome.FAILED if why else Outcome.PASSED)
+    assert why in found.why

@@ -150,6 +150,22 @@ BUDGETS: Final[tuple[EdgeDefect, ...]] = (
         test="tests/unit/test_anomalies.py::test_a_day_is_unusual_far_above_its_like",
     ),
     EdgeDefect(
+        name="the_days_of_an_outage_are_left_out",
+        guard="Each day that is over is looked at",
+        file="dispatcher/service/unusual_days.py",
+        old="(DAYS_MOST if after else 1)",
+        new="1",
+        test="tests/unit/test_unusual_days.py::test_after_an_outage_each_day_is_looked_at_once",
+    ),
+    EdgeDefect(
+        name="a_restart_forgets_which_day_was_looked_at",
+        guard="A restart goes on behind the last day that was looked at",
+        file="dispatcher/service/budgets.py",
+        old="changes = [*(change for change, _ in pairs), looked_at(day)]",
+        new="changes = [change for change, _ in pairs]",
+        test="tests/unit/test_unusual_days.py::test_after_an_outage_each_day_is_looked_at_once",
+    ),
+    EdgeDefect(
         name="two_weeks_tell_what_is_usual",
         guard="Too few weeks tell nothing",
         file=_UNUSUAL,

@@ -168,4 +168,31 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         new="        if False:\n",
         test=f"{_TYPES}::test_all_that_is_wrong_with_factors_is_said_at_once",
     ),
+    EdgeDefect(
+        name="a_zone_that_nobody_tells_is_asked_for",
+        guard="Prices are asked for in zones that are known, each once",
+        file="dispatcher/engine/view.py",
+        old='        return tuple(sorted(found - {""}))\n',
+        new="        return tuple(sorted(found))\n",
+        test=f"{_LIVE}::test_prices_are_asked_for_in_the_zones_in_which_there_are_instances",
+    ),
+    EdgeDefect(
+        name="a_driver_may_tell_any_zone",
+        guard="A driver tells prices of the zones that it is asked for",
+        file="dispatcher/conformance/claims.py",
+        old="    strange += sorted({(e.type_name, e.zone) for e in told if e.zone != zone})\n",
+        new="",
+        test="tests/contract/test_conformance_broken.py::"
+        "test_a_broken_driver_fails_the_check_that_is_for_it[prices any zone]",
+    ),
+    EdgeDefect(
+        name="a_driver_may_tell_changes_alone",
+        guard="A driver tells what held before the first change, too",
+        file="dispatcher/conformance/claims.py",
+        old="    if not told and bench.trial.preemptible_type is not None:",
+        new="    if not told and bench.trial.preemptible_type is None:",
+        test="tests/contract/test_conformance_broken.py::"
+        "test_what_is_told_of_prices_in_zones_is_looked_at"
+        "[ChangesOnly-tells no price of spot in z]",
+    ),
 )

@@ -50,6 +50,7 @@ EMPTY_BILL = {
     "piece": 0,
     "pieces": 1,
     "rows": [],
+    "billed_from_hour": None,
     "billed_until_hour": None,
     "file": "october.csv",
     "sha256": "0" * 64,

@@ -17,6 +17,7 @@ from focus_data_toolkit.model.validator import lint_focus_1_4_structure
 
 from longshore.dispatcher.api.routes import cost_files
 from longshore.dispatcher.api.validate.limits import ApiLimits
+from longshore.dispatcher.cli import client as cli_client
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.cost.report import Seen
@@ -97,6 +98,25 @@ def test_the_report_stays_what_the_command_is_by_itself(capsys: Capture) -> None
     assert "--by before 'export'" in capsys.readouterr().err
     assert main(["cost", "export", "--csv", "--focus", "1.4"]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("server")
+def test_what_a_table_does_not_show_is_told_and_json_has_all(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["cost", "--from", "2026-10", "--to", "2026-11", "--by", "user"]
+    assert main([*asked, "--limit", "1"]) == 0
+    shown, more = capsys.readouterr()
+    assert ("ana" in shown, "bob" in shown, "0.30" in shown) == (False, False, True)
+    assert "rows that are not shown: 2 (--limit); the total is that of all" in more
+    assert main([*asked, "--limit", "3"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*asked, "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(cli_client, "PAGE_ITEMS", 1)
+    assert main([*asked, "--limit", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == whole
+    assert [each["by"]["user"] for each in whole["items"]] == ["(none)", "ana", "bob"]
 
 
 @pytest.mark.usefixtures("server")

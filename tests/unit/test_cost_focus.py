@@ -121,12 +121,6 @@ def test_the_linter_of_1_4_finds_nothing() -> None:
     assert [each.row_index for each in found] == [7]
 
 
-def test_a_line_that_takes_back_another_is_a_correction() -> None:
-    [row, back] = told([WORK, replace(WORK, quantity_ms=-WORK.quantity_ms)], FocusVersion.V1_4)
-    assert (row["ChargeClass"], back["ChargeClass"]) == ("", "Correction")
-    assert Decimal(row["BilledCost"]) == -Decimal(back["BilledCost"])
-
-
 def test_the_month_of_each_line_is_its_own() -> None:
     lines = [replace(WORK, hour=hour) for hour in (MONTH.start - 1, MONTH.start, MONTH.stop)]
     starts = [row["BillingPeriodStart"][:7] for row in told(lines, FocusVersion.V1_4)]
@@ -167,7 +161,7 @@ def test_what_a_line_costs_beside_its_time_has_a_row_of_its_own() -> None:
         ("0.500000000000", "Hours", ""),
         ("1", "Charges", ""),
         ("1", "Charges", ""),
-        ("-1", "Charges", "Correction"),
+        ("-1", "Charges", ""),
     ]
     assert Decimal(rows[0]["ListCost"]) == Decimal("0.0575")
     assert sum(Decimal(row["ListCost"]) for row in rows) == in_dollars(WORK.grains + third)

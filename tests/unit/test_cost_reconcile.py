@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
-from longshore.dispatcher.cost.money import GRAINS_PER_USD
+from longshore.dispatcher.cost.money import GRAINS_PER_USD, in_dollars
 from longshore.dispatcher.cost.reconcile import (
     Correction,
+    Coverage,
     Part,
     Reconciliation,
     corrections,
+    not_covered,
     reconcile,
 )
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR, CostLine, PriceSource, UnitPrice
@@ -270,8 +272,8 @@ def test_an_hour_without_time_is_a_difference_of_time() -> None:
 # ---- what is to be booked -----------------------------------------------------------------------
 
 
-def booked_of(found: Reconciliation, *, is_final: bool = True) -> list[Correction]:
-    return list(corrections(found, is_final=is_final))
+def booked_of(found: Reconciliation, coverage: Coverage = Coverage.WHOLE) -> list[Correction]:
+    return list(corrections(found, coverage))
 
 
 def test_what_is_booked_makes_the_ledger_say_what_the_bill_does() -> None:
@@ -314,10 +316,30 @@ def test_what_a_bill_has_not_come_to_yet_is_not_taken_back() -> None:
     late = replace(WORK, hour=HOUR + 5)
     missed = replace(WORK, instance_id="i-missed")
     found = compared([WORK, late, missed], [billed()])
-    [correction] = booked_of(found, is_final=False)
+    [correction] = booked_of(found, Coverage.SO_FAR)
     assert correction.instance_id == "i-missed"
     assert len(booked_of(found)) == 2
-    assert booked_of(compared([WORK], []), is_final=False) == []
+    assert booked_of(compared([WORK], []), Coverage.SO_FAR) == []
+    assert booked_of(compared([WORK], []), Coverage.WITHIN) == []
+
+
+def test_of_a_part_of_a_bill_only_hours_within_it_are_taken_back() -> None:
+    lines = [replace(WORK, hour=HOUR + n) for n in range(5)]
+    found = compared(lines, [billed(first_hour=HOUR + n, end_hour=HOUR + n + 1) for n in (1, 3)])
+    taken = {each.first_hour for each in booked_of(found, Coverage.WITHIN)}
+    assert (HOUR + 2 in taken, HOUR in taken, HOUR + 4 in taken) == (True, False, False)
+    assert {each: not_covered(found, each) for each in Coverage} == {
+        Coverage.WHOLE: 2,
+        Coverage.SO_FAR: 1,
+        Coverage.WITHIN: 0,
+    }
+
+
+def test_the_rounding_of_decimals_is_not_booked() -> None:
+    ours = in_dollars(WORK.grains)
+    for more, booked in (("1e-12", False), ("-9e-10", False), ("2e-9", True)):
+        row = billed(effective_cost=ours + Decimal(more), list_cost=None)
+        assert bool(booked_of(compared([WORK], [row]))) == booked, more
 
 
 def test_what_the_ledger_does_not_model_is_never_booked() -> None:

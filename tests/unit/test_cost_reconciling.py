@@ -13,6 +13,7 @@ import pytest
 
 from longshore.dispatcher.cli import bill_sums as sums_module
 from longshore.dispatcher.cli.bill_sums import bill_sums
+from longshore.dispatcher.cli.commands import cost_files
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
 from longshore.dispatcher.cost.reconcile import Correction, Part, piece_of, shared_out
@@ -95,10 +96,12 @@ def test_a_bill_is_compared_and_nothing_is_booked(tmp_path: Path, capsys: Captur
     assert found["corrections"] == 0
     assert report(capsys) == before
     assert main(["cost", "reconcile", str(path), "--limit", "1"]) == 0
-    shown = capsys.readouterr().out
+    shown, more = capsys.readouterr()
     assert "i-leak" in shown
     assert "i-0a2" not in shown
     assert "--apply books what is missing" in shown
+    assert "instances that are not shown: 3 (--limit)" in more
+    assert len(told(path, capsys, "--final", "--limit", "1")["instances"]) == 4
 
 
 @pytest.mark.usefixtures("server")
@@ -145,6 +148,107 @@ def test_a_bill_in_pieces_says_what_it_does_in_one(
 
 
 @pytest.mark.usefixtures("server")
+def test_all_pages_of_a_difference_are_had(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = october(tmp_path / "october.csv")
+    whole = told(path, capsys, "--final")
+    monkeypatch.setattr(cost_files, "PAGE_INSTANCES", 1)
+    assert told(path, capsys, "--final") == whole
+
+
+def halves(directory: Path, names: tuple[str, str] = ("p-1.csv", "p-2.csv")) -> list[Path]:
+    """Write the bill of `october` in two files: instances by instances."""
+    directory.mkdir(parents=True)
+    lines = october(directory / "whole").read_text().splitlines(keepends=True)
+    (directory / "whole").unlink()
+    (directory / names[0]).write_text("".join(lines[:5]))
+    (directory / names[1]).write_text("".join([lines[0], *lines[5:]]))
+    return [directory / name for name in names]
+
+
+@pytest.mark.usefixtures("server")
+def test_a_bill_in_files_is_one_bill_by_name_folder_or_manifest(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    whole = told(october(tmp_path / "october.csv"), capsys, "--final")
+    first, second = halves(tmp_path / "bill" / "data" / "BILLING_PERIOD=2026-10")
+    assert told(first, capsys, "--final", str(second)) == whole
+    assert told(tmp_path / "bill", capsys, "--final") == whole
+    # An earlier version of the export lies there, too: the manifest says what counts.
+    (first.parent / "old.csv").write_text(first.read_text() + "\n")
+    listed = [
+        f"s3://bucket/bills/data/BILLING_PERIOD=2026-10/{each}" for each in ("p-1.csv", "p-2.csv")
+    ]
+    manifest = tmp_path / "bill" / "metadata" / "october-Manifest.json"
+    manifest.parent.mkdir()
+    manifest.write_text(json.dumps({"dataFiles": listed, "executionId": "7"}))
+    assert told(tmp_path / "bill", capsys, "--final") == whole
+    assert told(manifest, capsys, "--final") == whole
+
+
+def refused(capsys: Capture, *given: object) -> str:
+    assert main(["cost", "reconcile", *map(str, given)]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("server")
+def test_what_is_wrong_with_the_files_of_a_bill_is_told(tmp_path: Path, capsys: Capture) -> None:
+    first, second = halves(tmp_path / "bill")
+    twin = tmp_path / "twin.csv"
+    twin.write_bytes(first.read_bytes())
+    assert f"{twin}: has the same content as {first}" in refused(capsys, first, second, twin)
+    manifest = tmp_path / "bill" / "a-Manifest.json"
+    manifest.write_text(json.dumps({"dataFiles": ["s3://b/p-1.csv", "s3://b/p-3.csv"]}))
+    assert "lists s3://b/p-3.csv, which is not there" in refused(capsys, tmp_path / "bill")
+    (tmp_path / "bill" / "b-Manifest.json").write_text("{}")
+    assert "has more than one manifest" in refused(capsys, tmp_path / "bill")
+    assert "is no manifest of an export" in refused(capsys, tmp_path / "bill" / "b-Manifest.json")
+    (tmp_path / "none").mkdir()
+    assert "has no file that ends in .csv" in refused(capsys, tmp_path / "none")
+    bad = written(tmp_path / "bad.csv", [CUR_ROW | {"line_item_usage_amount": "much"}])
+    assert f"{bad}: row 2" in refused(capsys, first, bad)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_part_of_a_bill_is_not_taken_for_the_whole(
+    tmp_path: Path, capsys: Capture, server: CliServer
+) -> None:
+    before = report(capsys)
+    part = written(tmp_path / "part.csv", [hour_of(id_, 1, "0.1") for id_ in INSTANCES[:2]])
+    server.paths.clear()
+    assert "the ledger has instance hours (6) before" in refused(capsys, part, "--final", "--apply")
+    assert "say --partial" in refused(capsys, part, "--apply")
+    assert report(capsys) == before
+    found = told(part, capsys, "--final", "--partial", "--apply")
+    # In the hour that the part has, the third instance was not billed.
+    assert (found["corrections"], found["not_covered_hours"]) == (2, 0)
+    assert report(capsys) == {"ana": 0.3, "bob": 0.1, "(none)": 0.4}
+
+
+async def test_a_piece_of_a_part_is_refused_by_the_server_too() -> None:
+    rig = ApiRig(now=NOW)
+    async with connected(rig) as client:
+        keep(rig)
+        piece = {
+            "month": "2026-10",
+            "piece": 0,
+            "pieces": 1,
+            "rows": [],
+            "billed_from_hour": OCTOBER.start + 1,
+            "billed_until_hour": OCTOBER.start + 2,
+            "file": "x",
+            "sha256": "0" * 64,
+            "apply": True,
+        }
+        status, answer = await client.post("/v1/cost/reconcile", piece)
+        assert (status, answer["errors"][0]["path"]) == (400, "partial")
+        assert "(3) before the bill's first hour" in answer["errors"][0]["message"]
+        status, answer = await client.post("/v1/cost/reconcile", piece | {"partial": True})
+        assert status == 200
+
+
+@pytest.mark.usefixtures("server")
 def test_a_file_that_is_no_bill_is_refused_with_all_that_is_wrong(
     tmp_path: Path, capsys: Capture, server: CliServer
 ) -> None:
@@ -172,6 +276,7 @@ async def test_what_is_wrong_with_a_piece_is_told_at_once() -> None:
         "piece": 1 - piece_of("i-1", 2) + 2,
         "pieces": 2,
         "rows": [row],
+        "billed_from_hour": None,
         "billed_until_hour": None,
         "file": "x",
         "sha256": "0" * 64,

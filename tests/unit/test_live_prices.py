@@ -8,6 +8,7 @@ from decimal import Decimal
 from longshore.dispatcher.domain.messages import PricesChanged
 from longshore.dispatcher.explain.explanation import explain
 from longshore.dispatcher.state.spend_limits import SpendSubject
+from longshore.drivers.billing import Billed
 from longshore.pool.messages import CreateInstance
 from longshore.pool.model import PoolSettings
 from tests.rigs.engine import Rig
@@ -73,3 +74,23 @@ def test_what_is_bought_at_a_price_keeps_it_in_its_bill() -> None:
     (bill,) = rig.bills.values()
     assert bill.nusd_per_hour == 300_000_000
     assert [each.price_usd_per_hour for each in rig.instances.values()] == [Decimal("0.3")]
+
+
+def test_prices_are_asked_for_in_the_zones_in_which_there_are_instances() -> None:
+    rig = Rig(make_type(1), pool=QUIET)
+    assert rig.view.zones_in_use() == ()
+    for number in range(1, 5):
+        rig.submit(make_container(number))
+    zones = dict(zip(sorted(rig.cloud), ("b", "", "a", "b"), strict=True))
+    rig.cloud |= {
+        id_: replace(rig.cloud[id_], billed=Billed(zone=zone)) for id_, zone in zones.items()
+    }
+    rig.advance(QUIET.sync_interval_s + 1)
+    assert rig.view.zones_in_use() == ("a", "b"), "each once, sorted; nobody knows one of them"
+    for id_ in [id_ for id_, zone in zones.items() if zone == "b"]:
+        del rig.cloud[id_]
+    rig.advance(10 * QUIET.gone_after_s)
+    assert rig.view.zones_in_use() == ("a",)
+    rig.crash()
+    rig.advance(QUIET.sync_interval_s + 1)
+    assert rig.view.zones_in_use() == ("a",), "a listing tells it anew"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from longshore.dispatcher.api.render.values import rfc3339
+from longshore.dispatcher.api.render.values import rfc3339, without_zeros
 from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostRowAnswer
 from longshore.dispatcher.cost.money import as_usd
 from longshore.dispatcher.cost.report import Amounts, CostRow
@@ -107,9 +107,3 @@ def _sum(parts: Iterable[Decimal]) -> Decimal:
 
 def _hours(quantity_ms: int) -> Decimal:
     return without_zeros((Decimal(quantity_ms) / _MS_PER_HOUR).quantize(_HOURS))
-
-
-def without_zeros(amount: Decimal) -> Decimal:
-    """Return a decimal without zeros at its end, and never as 1E+2."""
-    short = amount.normalize()
-    return short.quantize(Decimal(1)) if short == short.to_integral_value() else short

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 
-from longshore.dispatcher.api.render.cost import without_zeros
+from longshore.dispatcher.api.render.values import without_zeros
 from longshore.dispatcher.api.schemas.cost import (
     BillParts,
     InstanceDifferenceAnswer,
@@ -20,7 +20,13 @@ from longshore.dispatcher.cost.reconcile import InstanceDifference, Part, Reconc
 
 
 def reconcile_answer(
-    found: Reconciliation, *, currency: str, offset: int, limit: int, corrections: int
+    found: Reconciliation,
+    *,
+    currency: str,
+    offset: int,
+    limit: int,
+    not_covered_hours: int,
+    corrections: int,
 ) -> ReconcileAnswer:
     """Return the answer, with `limit` instances from `offset` on."""
     end = offset + limit
@@ -34,6 +40,7 @@ def reconcile_answer(
         coarsest_hours=found.coarsest_hours,
         instances=tuple(_instance(each) for each in found.instances[offset:end]),
         next_offset=end if end < len(found.instances) else None,
+        not_covered_hours=not_covered_hours,
         corrections=corrections,
     )
 

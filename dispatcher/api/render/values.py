@@ -24,9 +24,13 @@ def usd(amount: Decimal) -> Decimal:
 
     A second of the cheapest instance costs a millionth of a dollar: eight tell a hundredth of that.
     """
-    rounded = amount.quantize(_SMALLEST_USD).normalize()
-    # Else a hundred dollars would be 1E+2.
-    return rounded.quantize(Decimal(1)) if rounded == rounded.to_integral_value() else rounded
+    return without_zeros(amount.quantize(_SMALLEST_USD))
+
+
+def without_zeros(amount: Decimal) -> Decimal:
+    """Return a decimal without zeros at its end, and a hundred never as 1E+2."""
+    short = amount.normalize()
+    return short.quantize(Decimal(1)) if short == short.to_integral_value() else short
 
 
 def encode(value: Any) -> bytes:

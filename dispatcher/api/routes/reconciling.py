@@ -21,7 +21,7 @@ from longshore.dispatcher.api.schemas.cost import (
 )
 from longshore.dispatcher.api.validate.bodies import Bodies, decode_one
 from longshore.dispatcher.cost.bills import BillLine
-from longshore.dispatcher.cost.reconcile import piece_of
+from longshore.dispatcher.cost.reconcile import Coverage, not_covered, piece_of
 from longshore.dispatcher.cost.utc_calendar import month_hours
 from longshore.dispatcher.input.problems import Problems
 from longshore.dispatcher.service.cost_reconciling import BillPiece, Reconciler
@@ -44,6 +44,7 @@ _EXAMPLE = {
             "cluster": "lab",
         }
     ],
+    "billed_from_hour": 497_640,
     "billed_until_hour": 497_641,
     "file": "october.csv",
     "sha256": "0" * 64,
@@ -74,6 +75,7 @@ class ReconcileRoutes:
             currency=self._costs.currency,
             offset=asked.offset,
             limit=asked.limit,
+            not_covered_hours=not_covered(found, piece.coverage),
             corrections=booked,
         )
         return json_response(answer)
@@ -101,11 +103,18 @@ def _piece_of(asked: ReconcileRequest) -> BillPiece:
         piece=asked.piece,
         pieces=asked.pieces,
         rows=[_line(row) for row in asked.rows],
+        billed_from_hour=asked.billed_from_hour,
         billed_until_hour=asked.billed_until_hour,
-        is_final=asked.final,
+        coverage=_coverage_of(asked),
         file_name=asked.file,
         sha256=asked.sha256,
     )
+
+
+def _coverage_of(asked: ReconcileRequest) -> Coverage:
+    if asked.partial:
+        return Coverage.WITHIN
+    return Coverage.WHOLE if asked.final else Coverage.SO_FAR
 
 
 def _line(row: BillRowRequest) -> BillLine:

@@ -99,19 +99,23 @@ class ReconcileRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """A piece of a bill of a month: all rows of the instances that are in it.
 
     An instance is in the piece whose number is the CRC-32 of what its id has behind its last slash,
-    in small letters and UTF-8, modulo `pieces`. `billed_until_hour` is where the time of instances
-    of the whole bill ends, null where it has none, and `final` says that nothing will be added to
-    it. `file` and `sha256` tell which file it was, and are kept with what is booked.
+    in small letters and UTF-8, modulo `pieces`. `billed_from_hour` and `billed_until_hour` are
+    where the time of instances of the whole bill begins and ends, null where it has none. `final`
+    says that nothing will be added to it, `partial` that only hours between the two count: what the
+    bill lacks of others is not taken back. `file` and `sha256` tell which file it was, and are kept
+    with what is booked.
     """
 
     month: Annotated[str, msgspec.Meta(pattern="^[0-9]{4}-[0-9]{2}$")]
     piece: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
     pieces: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     rows: Annotated[list[BillRowRequest], msgspec.Meta(max_length=BILL_ROWS_MOST)]
+    billed_from_hour: _Hour | None
     billed_until_hour: _Hour | None
     file: Annotated[str, msgspec.Meta(max_length=255)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     final: bool = False
+    partial: bool = False
     apply: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
@@ -141,8 +145,9 @@ class ReconcileAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `billed` and `booked` are what both say of it, `elsewhere` what rows cost that are not this
     cluster's, and `outside` what is of other months. `instances` are the most different first;
-    `next_offset` is where the next page begins, null on the last. `corrections` is how many rows
-    were booked.
+    `next_offset` is where the next page begins, null on the last. `not_covered_hours` is how many
+    instance hours the ledger has before the bill's first and behind its last hour, which would be
+    taken for not billed: with `apply` that is refused. `corrections` is how many rows were booked.
     """
 
     currency: str
@@ -154,4 +159,5 @@ class ReconcileAnswer(msgspec.Struct, frozen=True, kw_only=True):
     coarsest_hours: int
     instances: tuple[InstanceDifferenceAnswer, ...]
     next_offset: int | None
+    not_covered_hours: int
     corrections: int

@@ -44,10 +44,13 @@ def audit(
     """List who was to change what, newest first; for admins."""
     query = [("user", user), ("token", token_id), ("since", since or "")]
     document = client.whole("/v1/audit", [each for each in query if each[1]], limit)
+    listed = read(document, AuditList)
+    if listed.next_cursor:
+        output.say(f"there are more; these are the newest {limit} (--limit)")
     if as_json:
         output.print_json(document)
         return
-    found = read(document, AuditList).items
+    found = listed.items
     if not found:
         click.echo("nothing was to be changed")
         return

@@ -17,7 +17,7 @@ from longshore.dispatcher.cli import output, times
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.commands.cost_files import export, reconcile_bill
-from longshore.dispatcher.cli.options import json_option, server_command
+from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 
 _CENT = Decimal("0.01")
 _SMALL = Decimal("0.000001")
@@ -48,6 +48,9 @@ _SUCCESSES = ("SUCCEEDED", "EACH")
 @click.option("--user", default="", help="Only this user's.")
 @click.option("--project", default="", help="Only this project's.")
 @click.option("--job", default="", help="Only of jobs of this name.")
+@click.option(
+    "--limit", type=WholeNumber(1, LIMIT_MAX), help="How many rows the table shows; default: all."
+)
 @json_option
 @server_command
 def report(
@@ -62,6 +65,7 @@ def report(
     user: str,
     project: str,
     job: str,
+    limit: int | None,
     as_json: bool,
 ) -> None:
     """Tell what was spent; from the beginning of this month until now, if nothing else is said."""
@@ -80,10 +84,13 @@ def report(
     if as_json:
         output.print_json(document)
         return
-    _print(read(document, CostAnswer), by=tuple(by.split(",")), stepped=step != "whole")
+    answer = read(document, CostAnswer)
+    more = 0 if limit is None else max(0, len(answer.items) - limit)
+    _print(answer, by=tuple(by.split(",")), stepped=step != "whole", more=more)
 
 
-def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool) -> None:
+def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool, more: int = 0) -> None:
+    """Print a report without its `more` last rows; the total is that of all."""
     names = [name.strip().upper() for name in by if name.strip()]
     counted = any(item.succeeded is not msgspec.UNSET for item in answer.items)
     rows = [
@@ -93,13 +100,15 @@ def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool) -> None:
             *_amounts(item.amounts),
             *(_successes(item) if counted else ()),
         )
-        for item in answer.items
+        for item in answer.items[: len(answer.items) - more]
     ]
     lead = [*(("FROM",) if stepped else ()), *names]
-    more = _SUCCESSES if counted else ()
+    beside = _SUCCESSES if counted else ()
     first = ("total" if not n else "" for n in range(len(lead)))
-    rows.append((*first, *_amounts(answer.total), *("" for _ in more)))
-    output.print_table((*lead, *_AMOUNTS, *more), rows)
+    rows.append((*first, *_amounts(answer.total), *("" for _ in beside)))
+    output.print_table((*lead, *_AMOUNTS, *beside), rows)
+    if more:
+        output.say(f"rows that are not shown: {more} (--limit); the total is that of all")
     booked = answer.booked_until
     told = f"booked up to {times.moment(booked)}" if booked else "no hour of it is booked yet"
     click.echo(f"{answer.currency}, up to {times.moment(answer.as_of)}; {told}")

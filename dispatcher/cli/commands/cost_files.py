@@ -7,10 +7,9 @@ nothing is sent before the whole file was read and has no problem.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -20,8 +19,9 @@ from longshore.dispatcher.api.schemas.cost import BillParts, CostAnswer, Reconci
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.bill_files import BillFileError, read_bill
-from longshore.dispatcher.cli.bill_sums import PIECE_INSTANCES_MOST, bill_sums, together
-from longshore.dispatcher.cli.client import CommandClient
+from longshore.dispatcher.cli.bill_parts import files_of, hash_of, name_of
+from longshore.dispatcher.cli.bill_sums import PAGE_INSTANCES, BillSums, only_instances, together
+from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
 from longshore.dispatcher.cli.options import WholeNumber, json_option, server_command
 from longshore.dispatcher.cli.render.terminal_text import Sink
@@ -97,70 +97,114 @@ def _write_whole(path: Path, pieces: Iterator[bytes]) -> None:
 
 
 @click.command("reconcile")
-@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument(
+    "given", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
 @click.option("--month", metavar="YYYY-MM", default="", help="Default: that of the bill's rows.")
 @click.option("--final", is_flag=True, help="Nothing will be added to the bill any more.")
+@click.option("--partial", is_flag=True, help="Only hours between the bill's first and last count.")
 @click.option("--apply", is_flag=True, help="Book what is missing to the bill as corrections.")
 @click.option(
     "--limit",
-    type=WholeNumber(0, PIECE_INSTANCES_MOST),
+    type=WholeNumber(0, LIMIT_MAX),
     default=20,
     show_default=True,
-    help="How many instances are shown, the most different first.",
+    help="How many instances the table shows, the most different first.",
 )
 @json_option
 @server_command
 def reconcile_bill(
     *,
     client: CommandClient,
-    path: Path,
+    given: tuple[Path, ...],
     month: str,
     final: bool,
+    partial: bool,
     apply: bool,
     limit: int,
     as_json: bool,
 ) -> None:
     """Compare a cloud's bill with the ledger; for admins.
 
-    FILE is AWS CUR 2.0 or FOCUS, as CSV, gzip or Parquet. With --apply reports of that month say
-    what the bill does; the same bill again changes nothing.
+    FILE is AWS CUR 2.0 or FOCUS, as CSV, gzip or Parquet. A bill in several files is one bill: name
+    all of them, their folder, or the manifest of an export by AWS. With --apply reports of that
+    month say what the bill does; the same bill again changes nothing.
     """
     currency = read(client.get("/v1/cost", [("limit", "1")]), CostAnswer).currency
-    try:
-        bill = bill_sums(read_bill(path, currency))
-    except BillFileError as error:
-        raise CommandFailure(
-            f"{path} cannot be used as a bill",
-            remedy="Mend what is listed, or export the bill anew",
-            exit_code=USAGE,
-            problems=error.problems,
-        ) from error
+    files, bill = _bill_of(given, currency)
     asked = {
         "month": month or bill.month(),
+        "billed_from_hour": bill.billed_from_hour,
         "billed_until_hour": bill.billed_until_hour,
-        "file": path.name[:255],
-        "sha256": _hash_of(path),
+        "file": name_of(files),
+        "sha256": hash_of(files),
         "final": final,
-        "apply": apply,
-        "limit": max(limit, 1),
+        "partial": partial,
     }
-    answers = [
-        read(client.send("POST", "/v1/cost/reconcile", {**asked, **piece}), ReconcileAnswer)
-        for piece in bill.pieces()
-    ]
-    found = together(answers, limit)
+    pieces = [{**asked, **piece} for piece in bill.pieces()]
+    found = together([page for piece in pieces for page in _pages(client, piece)])
+    if apply:
+        _refuse_a_part(found)
+        booked = [_sent(client, {**piece, "apply": True, "limit": 1}) for piece in pieces]
+        corrections = sum(each.corrections for each in booked)
+        found = msgspec.structs.replace(found, corrections=corrections)
     if as_json:
         output.print_json(msgspec.json.decode(_NUMBERS.encode(found)))
         return
-    _print_difference(found, str(asked["month"]), applied=apply)
+    _print_difference(found, str(asked["month"]), limit, applied=apply)
 
 
-def _hash_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _bill_of(given: Sequence[Path], currency: str) -> tuple[list[Path], BillSums]:
+    """Return the files of a bill and what all of them come to; tell all that is wrong with them."""
+    problems: list[tuple[str, str]] = []
+    bill, files = BillSums(), list[Path]()
+    try:
+        files = files_of(given)
+    except BillFileError as error:
+        problems += error.problems
+    for path in files:
+        try:
+            for line in read_bill(path, currency):
+                bill.add(line)
+        except BillFileError as error:
+            lead = f"{path}: " if len(files) > 1 else ""
+            problems += [(f"{lead}{place}".rstrip(": "), what) for place, what in error.problems]
+    if problems:
+        raise CommandFailure(
+            f"{' '.join(map(str, given))} cannot be used as a bill",
+            remedy="Mend what is listed, or export the bill anew",
+            exit_code=USAGE,
+            problems=problems,
+        )
+    return files, bill
 
 
-def _print_difference(found: ReconcileAnswer, month: str, *, applied: bool) -> None:
+def _pages(client: CommandClient, piece: Mapping[str, object]) -> Iterator[ReconcileAnswer]:
+    """Yield the answers to a piece: the first with its sums, the others with instances alone."""
+    offset: int | None = 0
+    while offset is not None:
+        page = _sent(client, {**piece, "limit": PAGE_INSTANCES, "offset": offset})
+        yield page if not offset else only_instances(page)
+        offset = page.next_offset
+
+
+def _sent(client: CommandClient, piece: Mapping[str, object]) -> ReconcileAnswer:
+    return read(client.send("POST", "/v1/cost/reconcile", piece), ReconcileAnswer)
+
+
+def _refuse_a_part(found: ReconcileAnswer) -> None:
+    """Raise `CommandFailure` where the bill is plainly a part of what it is said to be."""
+    if found.not_covered_hours:
+        raise CommandFailure(
+            f"the ledger has instance hours ({found.not_covered_hours}) before the bill's first"
+            " hour or after its last one, which would be taken for not billed; nothing is booked",
+            remedy="Name all files of the month's bill, or say --partial, by which only hours"
+            " within it count",
+            exit_code=USAGE,
+        )
+
+
+def _print_difference(found: ReconcileAnswer, month: str, limit: int, *, applied: bool) -> None:
     output.print_fields(
         [
             ("month", month),
@@ -172,8 +216,11 @@ def _print_difference(found: ReconcileAnswer, month: str, *, applied: bool) -> N
         ]
     )
     rows = [("bill less ledger", *_cells(found.parts))]
-    rows += [(each.instance_id, *_cells(each.parts)) for each in found.instances]
+    rows += [(each.instance_id, *_cells(each.parts)) for each in found.instances[:limit]]
     output.print_table(("", *(name.replace("_", " ").upper() for name in _PARTS)), rows)
+    more = len(found.instances) - limit
+    if more > 0:
+        output.say(f"instances that are not shown: {more} (--limit)")
     if applied:
         click.echo(f"{found.corrections} corrections are booked")
     elif found.parts.total:
