@@ -62,6 +62,11 @@ class PriceBook:
             found.append((found.pop()[0] if same else start_ms, end_ms, price))
         return found
 
+    def at(self, bill: InstanceBill, at_ms: int) -> UnitPrice:
+        """Return what an hour of an instance costs at a time, in milliseconds since the epoch."""
+        ((_, _, price),) = self.spans(bill, at_ms, at_ms + 1)
+        return price
+
 
 def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:
     """Return the price that holds at a time: of the best source that tells one, its latest."""

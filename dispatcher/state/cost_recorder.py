@@ -205,6 +205,11 @@ class CostRecorder:
         used_ms = book.used_ms(attempt.id, max(ms_of(ended_at), book.attempts[attempt.id].from_ms))
         return in_dollars(used_ms * book.bill.nusd_per_hour)
 
+    def bill_of(self, instance_id: str) -> InstanceBill | None:
+        """Return what is kept of an instance to reckon its bill by; None for one not there."""
+        book = self._books.get(instance_id)
+        return None if book is None else book.bill
+
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
         for worker in self._pool.workers.values():

@@ -100,6 +100,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "job_trouble": lambda: view.job_trouble(job, now),
         "job_troubles": lambda: list(view.job_troubles(now)),
         "instances": view.instances,
+        "bill_of": lambda: [view.bill_of(each) for each in (*view.pool.workers, "i-none")],
         "running_on": lambda: view.running_on(["c-1-1"]),
         "types": view.types,
         "eligible_types": lambda: view.eligible_types(waiting),
