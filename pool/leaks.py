@@ -255,7 +255,7 @@ def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
 
 def _may_be_billed(core: PoolCore, pending: PendingLaunch, now: float) -> bool:
     """Return whether a launch's answer is lost and the planner does not wait for it (any more)."""
-    if pending.lost_answer_at is None or pending.instance_id or pending.seen_and_gone:
+    if pending.lost_answer_at is None or not pending.is_in_doubt:
         # What came of it is told as such, where that is in doubt.
         return False
     return not pending.counted or now - pending.lost_answer_at >= _patience_s(core)

@@ -262,6 +262,8 @@ def _rows(lines: Iterable[CostLine], context: FocusContext) -> Iterator[_Row]:
     cost, hours = RunningDecimal(money.GRAINS_PER_USD), RunningDecimal(MS_PER_HOUR)
     month = range(0)
     for line in lines:
+        if line.uncertain_ms and not line.quantity_ms and not line.flat_grains:
+            continue  # a launch, and likely nothing: a resource that may never have been
         if line.hour not in month:
             month = month_of(line.hour)
         row = _Row(

@@ -168,7 +168,7 @@ BOOKED = (
         guard="hours change with what a cloud tells late",
         fault="clouds that tell late when they billed",
         where=f"{_IN}store.ledger_records:save_bills",
-        old="_mark(connection, hours_changed(before, change.bill))",
+        old="_mark(connection, hours_changed(before, change.bill, booked_until=booked_until))",
         new="pass",
         test=f"{_STORE}::test_what_a_cloud_tells_late_is_booked_again",
     ),
