@@ -68,6 +68,22 @@ class PriceBook:
         return price
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesInForce:
+    """The prices that hold at a time, in milliseconds since the epoch."""
+
+    book: PriceBook
+    at_ms: int
+
+    def of(self, bill: InstanceBill) -> UnitPrice:
+        """Return what an hour of an instance costs at that time."""
+        return self.book.at(bill, self.at_ms)
+
+
+AS_BOUGHT = PricesInForce(book=PriceBook(()), at_ms=0)
+"""At any time: nobody tells more than what instances cost when they were bought."""
+
+
 def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:
     """Return the price that holds at a time: of the best source that tells one, its latest."""
     latest: dict[tuple[PriceSource, str], PriceRow] = {}

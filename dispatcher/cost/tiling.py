@@ -71,7 +71,7 @@ def lines_of(
     """Return the lines of one instance in [from_ms, until_ms), in order of time.
 
     `intervals` are all of that instance's that touch the span, or more. What goes on is reckoned up
-    to now. `from_ms` and `until_ms` are whole hours.
+    to now. Where lines are to be those that are booked, `from_ms` and `until_ms` are whole hours.
     """
     doubted = doubted_span(bill, now_ms=now_ms)
     if doubted is not None:

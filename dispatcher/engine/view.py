@@ -324,9 +324,9 @@ class EngineView:
         return self._engine.records
 
     def bill_of(self, instance_id: str) -> InstanceBill | None:
-        """Return what the ledger keeps of an instance to reckon its bill by.
+        """Return what the ledger keeps of an instance, or a launch in doubt, to reckon its bill by.
 
-        None for one that is not there. What an hour of it costs now, a `PriceBook` tells of that.
+        None where it keeps nothing (any more). What an hour costs now, a `PriceBook` tells of it.
         """
         return self._engine.costs.bill_of(instance_id)
 

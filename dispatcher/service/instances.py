@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from longshore.dispatcher.cost.prices import AS_BOUGHT, PriceBook, PricesInForce
 from longshore.dispatcher.domain.containers import InstanceRecord
+from longshore.dispatcher.domain.ledger import ms_of
 from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     InstanceKillRequested,
@@ -43,6 +46,15 @@ Leftovers = Callable[[], LeftoverReport]
 """Tells what stays of instances that are gone."""
 
 
+Prices = Callable[[], PricesInForce]
+"""Tells the prices of now."""
+
+
+def as_bought() -> PricesInForce:
+    """Return that instances cost what they did when they were bought, where nobody tells more."""
+    return AS_BOUGHT
+
+
 def no_leftovers() -> LeftoverReport:
     """Return that nothing stays, where nobody tells of it."""
     return NO_LEFTOVERS
@@ -52,7 +64,7 @@ class InstanceService:
     """Instances as admins see and steer them; used on the loop's thread.
 
     `heard_at` is when a worker's session was last heard, `leftovers` what stays of instances that
-    are gone.
+    are gone, `prices` those of now.
     """
 
     def __init__(
@@ -64,6 +76,7 @@ class InstanceService:
         now: Callable[[], float],
         heard_at: Callable[[str], float],
         leftovers: Leftovers,
+        prices: Prices,
     ) -> None:
         self._view = view
         self._admission = admission
@@ -71,6 +84,7 @@ class InstanceService:
         self._now = now
         self._heard_at = heard_at
         self._leftovers = leftovers
+        self._prices = prices
 
     def instances(self, *, cursor: str, limit: int) -> InstanceReport:
         """Return one page of the instances that are known, by id.
@@ -78,7 +92,12 @@ class InstanceService:
         Raises `InvalidRequest` for a cursor that is not ours.
         """
         return instance_report(
-            self._view, self._now(), heard_at=self._heard_at, cursor=cursor, limit=limit
+            self._view,
+            self._now(),
+            heard_at=self._heard_at,
+            cursor=cursor,
+            limit=limit,
+            prices=self._prices(),
         )
 
     async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
@@ -116,19 +135,32 @@ class InstanceService:
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
 
-    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+    async def leaks(self, *, cursor: str, limit: int) -> LeakReport:
         """Return one page of what is billed and not wanted at this moment.
 
-        Raises `InvalidRequest` for a cursor that is not ours.
+        Where the store cannot be read, earlier prices are taken to have been those of now: this is
+        told whatever else is wrong. Raises `InvalidRequest` for a cursor that is not ours.
         """
+        since = min((leak.since for leak in self._view.pool.leaks(self._now())), default=None)
+        prices = self._prices() if since is None else await self._prices_since(since)
         return leak_report(
             self._view,
             self._now(),
             store_problem=self._store.problem,
             leftovers=self._leftovers(),
+            prices=prices,
             cursor=cursor,
             limit=limit,
         )
+
+    async def _prices_since(self, since: float) -> PricesInForce:
+        """Return the prices of now, with those from a time on, in seconds since the epoch."""
+        from_ms, until_ms = ms_of(since), ms_of(max(since, self._now())) + 1
+        try:
+            rows = await asyncio.to_thread(self._store.ledger.prices_between, from_ms, until_ms)
+        except StoreBusy:
+            return self._prices()
+        return replace(self._prices(), book=PriceBook(rows))
 
     def strays(self, *, cursor: str, limit: int) -> StrayPage:
         """Return one page of the strays that are kept, by instance and attempt.
@@ -208,7 +240,12 @@ class InstanceService:
         return view
 
     def _shown(self, worker: Worker) -> InstanceView:
-        return instance_view(self._view, worker, heard_at=self._heard_at(worker.id))
+        return instance_view(
+            self._view,
+            worker,
+            heard_at=self._heard_at(worker.id),
+            prices=self._prices(),
+        )
 
     async def _expect_there(self, instance_id: str) -> Worker:
         """Return a worker that can be steered; raises as `instance` does, also for a gone one."""

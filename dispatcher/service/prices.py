@@ -22,9 +22,13 @@ from decimal import Decimal
 import structlog
 
 from longshore.dispatcher.cost.money import nusd_of, usd_per_hour
-from longshore.dispatcher.cost.prices import PriceBook, PriceTerms, changed_rows
+from longshore.dispatcher.cost.prices import (
+    PriceBook,
+    PricesInForce,
+    PriceTerms,
+    changed_rows,
+)
 from longshore.dispatcher.domain.ledger import (
-    InstanceBill,
     PriceRow,
     PriceSource,
     UnitPrice,
@@ -175,9 +179,9 @@ class PriceKeeper:
             )
         return list(found.values())
 
-    def in_force(self, bill: InstanceBill) -> UnitPrice:
-        """Return what an hour of an instance costs now, by what the ledger reckons with."""
-        return self._book.at(bill, ms_of(self._now()))
+    def in_force(self) -> PricesInForce:
+        """Return the prices of now, which the ledger reckons with; its book lacks earlier ones."""
+        return PricesInForce(book=self._book, at_ms=ms_of(self._now()))
 
     def problem(self) -> str:
         """Return that live prices are old and why, "" while they are not."""

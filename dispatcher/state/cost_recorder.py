@@ -213,9 +213,14 @@ class CostRecorder:
         return in_dollars(used_ms * book.bill.nusd_per_hour)
 
     def bill_of(self, instance_id: str) -> InstanceBill | None:
-        """Return what is kept of an instance to reckon its bill by; None for one not there."""
+        """Return what is kept of an instance to reckon its bill by, or of a launch in doubt.
+
+        None where that is not known (any more): of those that are gone, the latest are.
+        """
         book = self._books.get(instance_id)
-        return None if book is None else book.bill
+        if book is not None:
+            return book.bill
+        return self._ended.get(instance_id) or self._launches.bill_of(instance_id)
 
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""

@@ -28,28 +28,35 @@ class LaunchRecorder:
     def __init__(self, pool: PoolCore, rule: BillingRule) -> None:
         """`rule` is how the cloud bills."""
         self._pool, self._rule = pool, rule
-        self._written: set[str] = set()
+        self._written: dict[str, InstanceBill] = {}
 
     def restore(self, bill: InstanceBill) -> None:
         """Take up what an earlier process has written of a launch."""
-        self._written.add(bill.instance_id)
+        self._written[bill.instance_id] = bill
+
+    def bill_of(self, launch_id: str) -> InstanceBill | None:
+        """Return what is written of a launch, None for nothing."""
+        return self._written.get(launch_id)
 
     def record(self) -> list[Change]:
         """Return what is to be written, or dropped, of the launches that have changed, in order."""
         wanted = {launch_id(token): token for token in self._doubted()}
-        if wanted.keys() == self._written:
+        if wanted.keys() == self._written.keys():
             return []
-        over, new = sorted(self._written - wanted.keys()), sorted(wanted.keys() - self._written)
-        launches = [self._pool.launches[wanted[each]].launch for each in new]
-        self._written = set(wanted)
+        over = sorted(self._written.keys() - wanted.keys())
+        new = sorted(wanted.keys() - self._written.keys())
+        for each in over:
+            del self._written[each]
+        for each in new:
+            self._written[each] = self._bill(self._pool.launches[wanted[each]].launch)
         return [
             *(DropBill(launch_id=each) for each in over),
-            *(SaveBill(bill=self._bill(each)) for each in launches),
+            *(SaveBill(bill=self._written[each]) for each in new),
         ]
 
     def check(self) -> None:
         """Raise `BugError` when what is written is not what is in doubt."""
-        wrong = self._written ^ {launch_id(token) for token in self._doubted()}
+        wrong = self._written.keys() ^ {launch_id(token) for token in self._doubted()}
         if wrong:
             raise BugError(f"{sorted(wrong)}: in doubt and not written, or the other way round")
 

@@ -137,7 +137,7 @@ def looks_at_pool(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "at_quota": lambda: pool.at_quota(now),
         "create_troubles": pool.create_troubles,
         "is_listing_current": lambda: pool.is_listing_current(now),
-        "leaks": lambda: pool.leaks(now, prices_usd_per_hour={}),
+        "leaks": lambda: pool.leaks(now),
         "leftover_leak": lambda: pool.leftover_leak(left, now),
     }
 
