@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from longshore.dispatcher.cost.prices import AS_BOUGHT, PriceBook, PricesInForce
 from longshore.dispatcher.domain.containers import InstanceRecord
@@ -60,12 +60,20 @@ def no_leftovers() -> LeftoverReport:
     return NO_LEFTOVERS
 
 
-class InstanceService:
-    """Instances as admins see and steer them; used on the loop's thread.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Who tells of instances what the engine is not told of."""
 
-    `heard_at` is when a worker's session was last heard, `leftovers` what stays of instances that
-    are gone, `prices` those of now.
-    """
+    #: When a worker's session was last heard, in seconds since the epoch; 0.0 for never.
+    heard_at: Callable[[str], float]
+    #: What stays of instances that are gone.
+    leftovers: Leftovers
+    #: The prices of now.
+    prices: Prices
+
+
+class InstanceService:
+    """Instances as admins see and steer them; used on the loop's thread."""
 
     def __init__(
         self,
@@ -74,17 +82,13 @@ class InstanceService:
         admission: AdmissionController,
         store: Store,
         now: Callable[[], float],
-        heard_at: Callable[[str], float],
-        leftovers: Leftovers,
-        prices: Prices,
+        told: Told,
     ) -> None:
         self._view = view
         self._admission = admission
         self._store = store
         self._now = now
-        self._heard_at = heard_at
-        self._leftovers = leftovers
-        self._prices = prices
+        self._told = told
 
     def instances(self, *, cursor: str, limit: int) -> InstanceReport:
         """Return one page of the instances that are known, by id.
@@ -94,10 +98,10 @@ class InstanceService:
         return instance_report(
             self._view,
             self._now(),
-            heard_at=self._heard_at,
+            heard_at=self._told.heard_at,
             cursor=cursor,
             limit=limit,
-            prices=self._prices(),
+            prices=self._told.prices(),
         )
 
     async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
@@ -142,12 +146,12 @@ class InstanceService:
         told whatever else is wrong. Raises `InvalidRequest` for a cursor that is not ours.
         """
         since = min((leak.since for leak in self._view.pool.leaks(self._now())), default=None)
-        prices = self._prices() if since is None else await self._prices_since(since)
+        prices = self._told.prices() if since is None else await self._prices_since(since)
         return leak_report(
             self._view,
             self._now(),
             store_problem=self._store.problem,
-            leftovers=self._leftovers(),
+            leftovers=self._told.leftovers(),
             prices=prices,
             cursor=cursor,
             limit=limit,
@@ -159,8 +163,8 @@ class InstanceService:
         try:
             rows = await asyncio.to_thread(self._store.ledger.prices_between, from_ms, until_ms)
         except StoreBusy:
-            return self._prices()
-        return replace(self._prices(), book=PriceBook(rows))
+            return self._told.prices()
+        return replace(self._told.prices(), book=PriceBook(rows))
 
     def strays(self, *, cursor: str, limit: int) -> StrayPage:
         """Return one page of the strays that are kept, by instance and attempt.
@@ -243,8 +247,8 @@ class InstanceService:
         return instance_view(
             self._view,
             worker,
-            heard_at=self._heard_at(worker.id),
-            prices=self._prices(),
+            heard_at=self._told.heard_at(worker.id),
+            prices=self._told.prices(),
         )
 
     async def _expect_there(self, instance_id: str) -> Worker:

@@ -27,6 +27,7 @@ from longshore.dispatcher.service.instances import (
     InstanceService,
     Leftovers,
     Prices,
+    Told,
     as_bought,
     no_leftovers,
 )
@@ -113,18 +114,11 @@ def make_services(
     containers = ContainerService(
         view=view, admission=admission, store=store, now=now, new_id=new_id, unreached=unreached_now
     )
+    told = Told(heard_at=heard_at, leftovers=leftovers, prices=prices)
     return Services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
-        instances=InstanceService(
-            view=view,
-            admission=admission,
-            store=store,
-            now=now,
-            heard_at=heard_at,
-            leftovers=leftovers,
-            prices=prices,
-        ),
+        instances=InstanceService(view=view, admission=admission, store=store, now=now, told=told),
         secrets=SecretService(runtime=runtime, admission=admission, vault=vault, now=now),
         logs=LogService(
             containers=containers, view=view, logs=logs, watchers=watchers, unreached=unreached_now

@@ -155,7 +155,7 @@ class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
     why: Annotated[str, NEVER_ABSENT]
     remedy: str
     resource: str | None = None
-    uncertain_usd: Decimal = Decimal(0)
+    uncertain_usd: Decimal
 
 
 class LeakList(msgspec.Struct, frozen=True, kw_only=True):
