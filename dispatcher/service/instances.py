@@ -61,7 +61,7 @@ def no_leftovers() -> LeftoverReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class InstanceTellers:
     """Who tells of instances what the engine is not told of."""
 
     #: When a worker's session was last heard, in seconds since the epoch; 0.0 for never.
@@ -82,7 +82,7 @@ class InstanceService:
         admission: AdmissionController,
         store: Store,
         now: Callable[[], float],
-        told: Told,
+        told: InstanceTellers,
     ) -> None:
         self._view = view
         self._admission = admission

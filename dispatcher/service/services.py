@@ -25,9 +25,9 @@ from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import (
     InstanceService,
+    InstanceTellers,
     Leftovers,
     Prices,
-    Told,
     as_bought,
     no_leftovers,
 )
@@ -114,7 +114,7 @@ def make_services(
     containers = ContainerService(
         view=view, admission=admission, store=store, now=now, new_id=new_id, unreached=unreached_now
     )
-    told = Told(heard_at=heard_at, leftovers=leftovers, prices=prices)
+    told = InstanceTellers(heard_at=heard_at, leftovers=leftovers, prices=prices)
     return Services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
