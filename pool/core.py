@@ -90,8 +90,9 @@ class PoolCore:
 
     Those fields whose names do not say it all, by the groups at the top of the module:
 
-    - `launches` are by token, all else by id. `claimed_workers` are those that a claim waits
-      for, and those let run again that no pass has looked at since.
+    - `launches` are by token, all else by id. `doubted_launches` are the tokens of those in doubt.
+      `claimed_workers` are those that a claim waits for, and those let run again that no pass has
+      looked at since.
     - By instance, and kept for an hour after its worker: `pinned_keys`; `asked_behaviors`, what
       admins asked for, until tags show it; `asked_notes`, what they said of it (notes of a hold are
       kept longer, at most `MOST_NOTES_OF_GONE` of them); `asked_kills`, why they ended it;
@@ -144,6 +145,7 @@ class PoolCore:
         self.quota_groups = dict(quota_groups)
         self.workers: dict[str, Worker] = {}
         self.launches: dict[str, PendingLaunch] = {}
+        self.doubted_launches: set[str] = set()
         self.attempts: dict[str, PoolAttempt] = {}
         self.claimed_workers: frozenset[str] = frozenset()
         self._attempts_on: dict[str, dict[str, PoolAttempt]] = {}
@@ -299,6 +301,7 @@ class PoolCore:
         worker.launched_here = pending.op_id != 0
         pending.counted = False
         pending.seen_and_gone = False
+        self.review_doubt(token)
         if not worker.link.host_key:
             worker.link.secret = pending.launch.secret
         type_ = self.types.get(pending.launch.type_name)
@@ -446,6 +449,7 @@ class PoolCore:
         pending.instance_id = ""
         pending.lost_answer_at = worker.appeared_at if was_there else now
         pending.seen_and_gone = True
+        self.review_doubt(worker.token)
 
     def _remove(self, worker: Worker, trigger: Trigger, now: float) -> None:
         del self.workers[worker.id]
@@ -543,7 +547,16 @@ class PoolCore:
     def end_launch(self, token: str) -> None:
         """Forget a launch: it needs no journal any more."""
         del self.launches[token]
+        self.review_doubt(token)
         self.notices.append(LaunchEnded(token=token))
+
+    def review_doubt(self, token: str) -> None:
+        """Note whether a launch is in doubt, after whatever that follows from has changed."""
+        pending = self.launches.get(token)
+        if pending is not None and pending.is_in_doubt:
+            self.doubted_launches.add(token)
+        else:
+            self.doubted_launches.discard(token)
 
 
 def _seen_at(worker: Worker) -> float:
@@ -560,6 +573,9 @@ def check(core: PoolCore) -> None:
     for attempt in core.attempts.values():
         if attempt.resident:
             residents.setdefault(attempt.worker_id, set()).add(attempt.id)
+    doubted = {token for token, pending in core.launches.items() if pending.is_in_doubt}
+    if doubted != core.doubted_launches:
+        raise BugError(f"launches {sorted(doubted ^ core.doubted_launches)}: in doubt or not")
     for worker in core.workers.values():
         _check_worker(core, worker, residents.get(worker.id, set()))
     for attempt in core.attempts.values():

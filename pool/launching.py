@@ -86,6 +86,7 @@ def on_create_failed(core: PoolCore, event: CreateFailed, now: float) -> None:
             _made_after_all(core, pending, now)
             return
         pending.lost_answer_at = now
+        core.review_doubt(event.token)
         core.timers.soonest(TimerKind.LIST, "", now + _LISTING_AFTER_DOUBT_S)
     else:
         worker = core.workers.get(pending.instance_id)
@@ -111,6 +112,7 @@ def arm_hold(core: PoolCore, now: float) -> None:
 def _made_after_all(core: PoolCore, pending: PendingLaunch, now: float) -> None:
     """Note that a create whose answer left a doubt made the instance that a listing shows."""
     pending.lost_answer_at = None
+    core.review_doubt(pending.launch.token)
     _note_made(core, pending, now)
 
 
@@ -215,6 +217,7 @@ def restore(core: PoolCore, launch: Launch) -> None:
     core.launches[launch.token] = PendingLaunch(
         launch=launch, in_flight=False, counted=True, lost_answer_at=launch.created_at
     )
+    core.review_doubt(launch.token)
 
 
 def begin(core: PoolCore, now: float) -> None:

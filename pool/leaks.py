@@ -7,7 +7,7 @@ is not; nor is what an instance has left behind, of which `pool/remote/leftovers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -16,7 +16,6 @@ from typing import assert_never
 from longshore.drivers.interface import TOKEN_TAG, Leftover
 from longshore.pool import strays
 from longshore.pool.core import PoolCore
-from longshore.pool.cost import cost_usd
 from longshore.pool.model import (
     Doubtful,
     IdleBehavior,
@@ -36,6 +35,7 @@ _MISSING_PATIENCE_S = 60.0
 """For how long an instance may be missing from listings: a single one that lacks it is passing."""
 _NAMED = 5
 """How many strays are named in a sentence."""
+_NOTHING = Decimal(0)
 REFUSALS = 2
 """How many destroy calls in a row must fail: a single failure is passing, as a rule."""
 
@@ -87,17 +87,19 @@ class Leak:
     #: "" for an instance, and for what one left behind.
     launch_token: str
     type_name: str
-    #: 0 where nobody knows it.
-    price_usd_per_hour: Decimal
     kind: LeakKind
     #: When it became unwanted, in seconds since the epoch, as far as this process knows.
     since: float
-    #: What it cost since then.
-    cost_usd: Decimal
     why: str
     remedy: str
     #: The id of what an instance left behind, "" for the others.
     resource_id: str = ""
+    #: What an hour of it costs now, what it has cost since it became unwanted, and how much of that
+    #: is uncertain. The pool knows nothing of money: whoever has the ledger fills them in. 0 where
+    #: nobody knows it.
+    price_usd_per_hour: Decimal = _NOTHING
+    cost_usd: Decimal = _NOTHING
+    uncertain_usd: Decimal = _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,30 +109,23 @@ class _Finding:
     why: str
 
 
-def find_leaks(
-    core: PoolCore, now: float, *, prices_usd_per_hour: Mapping[str, Decimal] | None = None
-) -> list[Leak]:
+def find_leaks(core: PoolCore, now: float) -> list[Leak]:
     """Return what is billed and not wanted: instances by id, then launches by token; a copy.
 
-    `now` is in seconds since the epoch. `prices_usd_per_hour` are those at which instances (by id)
-    were bought, where that is known better than by their type; None for none. Before the first
-    complete listing nothing is concluded, and the list is empty: see `listing_is_current`.
+    `now` is in seconds since the epoch. Before the first complete listing nothing is concluded, and
+    the list is empty: see `listing_is_current`.
     """
     if not core.listed_once:
         return []
-    known = prices_usd_per_hour or {}
     leaks = []
-    for worker_id, worker in sorted(core.workers.items()):
+    for _, worker in sorted(core.workers.items()):
         finding = _of_worker(core, worker, now)
         if finding is not None:
-            price = known.get(worker_id, worker.type.price_usd_per_hour)
-            leaks.append(_instance_leak(core, worker, finding, price, now))
-    for instance_id, doubtful in sorted(core.doubtful.items()):
-        price = known.get(instance_id, doubtful.type.price_usd_per_hour)
-        leaks.append(_doubtful_leak(core, doubtful, price, now))
+            leaks.append(_instance_leak(core, worker, finding))
+    leaks += [_doubtful_leak(core, doubtful) for _, doubtful in sorted(core.doubtful.items())]
     for _, pending in sorted(core.launches.items()):
         if _may_be_billed(core, pending, now):
-            leaks.append(_launch_leak(core, pending, now))
+            leaks.append(_launch_leak(core, pending))
     return leaks
 
 
@@ -255,58 +250,46 @@ def _useless(core: PoolCore, worker: Worker) -> _Finding | None:
 
 def _may_be_billed(core: PoolCore, pending: PendingLaunch, now: float) -> bool:
     """Return whether a launch's answer is lost and the planner does not wait for it (any more)."""
-    if pending.lost_answer_at is None or pending.instance_id or pending.seen_and_gone:
+    if pending.lost_answer_at is None or not pending.is_in_doubt:
         # What came of it is told as such, where that is in doubt.
         return False
     return not pending.counted or now - pending.lost_answer_at >= _patience_s(core)
 
 
-def _instance_leak(
-    core: PoolCore, worker: Worker, finding: _Finding, price_usd_per_hour: Decimal, now: float
-) -> Leak:
+def _instance_leak(core: PoolCore, worker: Worker, finding: _Finding) -> Leak:
     return Leak(
         instance_id=worker.id,
         launch_token="",
         type_name=worker.type.name,
-        price_usd_per_hour=price_usd_per_hour,
         kind=finding.kind,
         since=finding.since,
-        cost_usd=cost_usd(price_usd_per_hour, now - finding.since),
         why=finding.why,
         remedy=_remedy(core, finding.kind, worker.id),
     )
 
 
-def _doubtful_leak(
-    core: PoolCore, doubtful: Doubtful, price_usd_per_hour: Decimal, now: float
-) -> Leak:
+def _doubtful_leak(core: PoolCore, doubtful: Doubtful) -> Leak:
     since, until = doubtful.appeared_at, doubtful.let_go_at
     return Leak(
         instance_id=doubtful.id,
         launch_token="",
         type_name=doubtful.type.name,
-        price_usd_per_hour=price_usd_per_hour,
         kind=LeakKind.DOUBTFUL,
         since=since,
-        cost_usd=cost_usd(price_usd_per_hour, now - since),
         why="a create call was answered with it, and in "
         f"{until - since:.0f} s no listing showed it: nobody knows whether it is there",
         remedy=_remedy(core, LeakKind.DOUBTFUL, doubtful.id),
     )
 
 
-def _launch_leak(core: PoolCore, pending: PendingLaunch, now: float) -> Leak:
+def _launch_leak(core: PoolCore, pending: PendingLaunch) -> Leak:
     launch = pending.launch
-    type_ = core.types.get(launch.type_name)
-    price = type_.price_usd_per_hour if type_ is not None else Decimal(0)
     return Leak(
         instance_id="",
         launch_token=launch.token,
         type_name=launch.type_name,
-        price_usd_per_hour=price,
         kind=LeakKind.LAUNCH_UNANSWERED,
         since=launch.created_at,
-        cost_usd=cost_usd(price, now - launch.created_at),
         why="nobody knows whether its create call made an instance, and no listing has shown one",
         remedy=_remedy(core, LeakKind.LAUNCH_UNANSWERED, launch.token),
     )
@@ -324,10 +307,8 @@ def leftover_leak(core: PoolCore, leftover: Leftover, since: float) -> Leak:
         launch_token="",
         resource_id=leftover.id,
         type_name="",
-        price_usd_per_hour=Decimal(0),
         kind=LeakKind.LEFT_BEHIND,
         since=since,
-        cost_usd=Decimal(0),
         why=f"this {leftover.kind}{detail} has the tag of this cluster, and no instance has it",
         remedy=_remedy(core, LeakKind.LEFT_BEHIND, leftover.id),
     )

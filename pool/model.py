@@ -10,9 +10,9 @@ import msgspec
 
 from longshore.drivers.billing import NOTHING_BILLED, Billed
 from longshore.drivers.interface import Existence, InstanceType, Power, Resources
+from longshore.pool.usage import MOST_BYTES, AttemptUsage
 
 # What an instance may say of itself at most: what comes from there is kept, shown and journalled.
-MOST_BYTES = 2**53
 MOST_WORDS = 4096
 MOST_NAME = 128
 MOST_CPUS = 2**16
@@ -23,7 +23,6 @@ MOST_UNRELEASED = 1000
 # The code of a start that is refused since its instance has booted anew (see `StartAttempt`).
 REBOOTED = "rebooted"
 
-Measured = Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=30 * 86400)]
 
 
@@ -178,26 +177,6 @@ class AttemptImage:
     digest: Annotated[str, msgspec.Meta(max_length=256)] = ""
     #: A sentence for whoever made the request, "" for none.
     warning: Annotated[str, msgspec.Meta(max_length=MOST_WORDS)] = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptUsage:
-    """What an attempt really took, as its instance measured it; each None where it could not.
-
-    It is for people, and for what they ask for the next time: no cost follows from it.
-    """
-
-    peak_memory_bytes: Measured | None = None
-    #: Over the time that it ran.
-    mean_memory_bytes: Measured | None = None
-    #: Of all processors together.
-    cpu_seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST_BYTES)] | None = None
-    #: From and to disks: what a cache in memory served is not in it.
-    read_bytes: Measured | None = None
-    written_bytes: Measured | None = None
-    gpu_peak_memory_bytes: Measured | None = None
-    #: From 0 to 1, over the GPUs that it used while it did.
-    gpu_mean_utilization: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -819,6 +798,12 @@ class PendingLaunch:
     lost_answer_at: float | None = None
     #: Whether its instance is known to have been there and to be gone.
     seen_and_gone: bool = False
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Return whether its answer is lost, and nobody knows whether it made an instance."""
+        known = bool(self.instance_id) or self.seen_and_gone
+        return self.lost_answer_at is not None and not known
 
 
 def stray_id(worker_id: str, remote_id: str) -> str:

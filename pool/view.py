@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from functools import cache
 
 from longshore.drivers.interface import InstanceType, Leftover
@@ -174,9 +173,9 @@ class PoolView:
         """Return whether the last complete listing is new enough to conclude from."""
         return leaks.listing_is_current(self._core, now)
 
-    def leaks(self, now: float, *, prices_usd_per_hour: Mapping[str, Decimal]) -> list[Leak]:
-        """Return what is billed and not wanted, by what instances were bought for."""
-        return leaks.find_leaks(self._core, now, prices_usd_per_hour=prices_usd_per_hour)
+    def leaks(self, now: float) -> list[Leak]:
+        """Return what is billed and not wanted, without what it costs."""
+        return leaks.find_leaks(self._core, now)
 
     def leftover_leak(self, leftover: Leftover, since: float) -> Leak:
         """Return what an instance that is gone has left as a leak."""

@@ -22,17 +22,24 @@ def hours_of(interval: Interval, *, late: bool) -> range:
     return range(interval.from_ms // MS_PER_HOUR, last_hour + 1 if late else last_hour)
 
 
-def hours_changed(before: InstanceBill | None, after: InstanceBill) -> range:
-    """Return which hours change where what an instance's bill is reckoned by has changed."""
+def hours_changed(before: InstanceBill | None, after: InstanceBill, *, booked_until: int) -> range:
+    """Return which hours change where what an instance's bill is reckoned by has changed.
+
+    `before` is None for one that is new. From the hour `booked_until` on nothing is booked: what
+    goes on may be in all hours before that.
+    """
     begins_ms, ends_ms = _extent(after)
+    goes_on = after.gone_ms is None
     if before is not None:
         begins_before_ms, ends_before_ms = _extent(before)
         ends_ms = max(ends_ms, ends_before_ms)
         if _only_the_end_differs(before, after):
             begins_ms = min(_end(before, ends_ms), _end(after, ends_ms))
+            goes_on = goes_on and before.gone_ms is not None
         else:
             begins_ms = min(begins_ms, begins_before_ms)
-    return range(begins_ms // MS_PER_HOUR, ends_ms // MS_PER_HOUR + 1)
+    until = ends_ms // MS_PER_HOUR + 1
+    return range(begins_ms // MS_PER_HOUR, max(until, booked_until) if goes_on else until)
 
 
 def _extent(bill: InstanceBill) -> tuple[int, int]:

@@ -276,6 +276,8 @@ def _rows(rows: Iterable[FileRow], context: FocusContext) -> Iterator[_Row]:
                 is_correction = True
             case _:
                 line, hour, is_correction = each, each.hour, False
+        if line.uncertain_ms and not line.quantity_ms and not line.flat_grains:
+            continue  # a launch, and likely nothing: a resource that may never have been
         if hour not in month:
             month = month_of(hour)
         time = hours.next(line.quantity_ms)

@@ -62,6 +62,27 @@ class PriceBook:
             found.append((found.pop()[0] if same else start_ms, end_ms, price))
         return found
 
+    def at(self, bill: InstanceBill, at_ms: int) -> UnitPrice:
+        """Return what an hour of an instance costs at a time, in milliseconds since the epoch."""
+        ((_, _, price),) = self.spans(bill, at_ms, at_ms + 1)
+        return price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesInForce:
+    """The prices that hold at a time, in milliseconds since the epoch."""
+
+    book: PriceBook
+    at_ms: int
+
+    def of(self, bill: InstanceBill) -> UnitPrice:
+        """Return what an hour of an instance costs at that time."""
+        return self.book.at(bill, self.at_ms)
+
+
+AS_BOUGHT = PricesInForce(book=PriceBook(()), at_ms=0)
+"""At any time: nobody tells more than what instances cost when they were bought."""
+
 
 def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:
     """Return the price that holds at a time: of the best source that tells one, its latest."""

@@ -36,7 +36,12 @@ class BilledSpan:
 
 
 def billed_span(bill: InstanceBill, *, now_ms: int) -> BilledSpan | None:
-    """Return for which time an instance is billed up to now, None where it costs nothing."""
+    """Return for which time an instance is billed up to now, None where it costs nothing.
+
+    That is the likeliest: a launch whose answer was lost has made nothing (see `doubted_span`).
+    """
+    if bill.is_launch:
+        return None
     begins = _begins(bill)
     if begins is None:
         return None
@@ -62,6 +67,14 @@ def billed_span(bill: InstanceBill, *, now_ms: int) -> BilledSpan | None:
         minimum_ms=_whole_ms(bill, until_ms - from_ms) - (until_ms - from_ms),
         is_open=False,
     )
+
+
+def doubted_span(bill: InstanceBill, *, now_ms: int) -> tuple[int, int] | None:
+    """Return for which time up to now something may be billed of which nobody knows whether it is.
+
+    That is half-open, of a launch since its create call was sent; None for an instance.
+    """
+    return (bill.created_ms, max(bill.created_ms, now_ms)) if bill.is_launch else None
 
 
 def _begins(bill: InstanceBill) -> tuple[int, int] | None:

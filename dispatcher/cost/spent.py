@@ -1,14 +1,16 @@
-"""What attempts have cost up to now: their own lines, reckoned from the facts; pure.
+"""What attempts and instances have cost up to now: their own lines, from the facts; pure.
 
-Stands alone: rollups add up by group, and have no attempts.
+Stands alone: rollups add up by group, and have neither attempts nor instances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from longshore.dispatcher.cost.prices import PriceBook
 from longshore.dispatcher.cost.rollups import lines_between
-from longshore.dispatcher.domain.ledger import MS_PER_HOUR
+from longshore.dispatcher.cost.tiling import lines_of
+from longshore.dispatcher.domain.ledger import MS_PER_HOUR, InstanceBill, Total
 from longshore.dispatcher.domain.queries import LedgerFacts
 
 
@@ -26,3 +28,23 @@ def direct_grains(facts: LedgerFacts, attempts: Collection[str], *, now_ms: int)
         if line.attempt_id in found:
             found[line.attempt_id] += line.grains
     return found
+
+
+def cost_since(bill: InstanceBill, prices: PriceBook, *, since_ms: int, now_ms: int) -> Total:
+    """Return what an instance costs from a time up to now, whoever pays; or a launch in doubt.
+
+    Times are in milliseconds since the epoch. What had its place there does not matter: the lines
+    of an instance are all of its billed time.
+    """
+    until_ms = max(since_ms, now_ms) + MS_PER_HOUR
+    total = Total()
+    for line in lines_of(bill, (), prices, from_ms=since_ms, until_ms=until_ms, now_ms=now_ms):
+        uncertain_grains = line.uncertain_ms * line.price.nusd_per_hour
+        total = total.plus(
+            Total(
+                quantity_ms=line.quantity_ms,
+                grains=line.grains,
+                uncertain_grains=uncertain_grains,
+            )
+        )
+    return total

@@ -10,6 +10,9 @@ that clock moved while it was there (virtual time, as in processor sharing). It 
 
 The exact parts of a piece are fractions; they become whole milliseconds together, by largest
 remainder, so that they add up to the piece, and the pieces to the span.
+
+A launch whose create call was not answered has no billed span. Its lines have no time, and all of
+it since the call as uncertain, until a listing shows its instance, or that there is none.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Final
 
 from longshore.dispatcher.cost.money import split, usd_grains
 from longshore.dispatcher.cost.prices import PriceBook
-from longshore.dispatcher.cost.spans import BilledSpan, billed_span
+from longshore.dispatcher.cost.spans import BilledSpan, billed_span, doubted_span
 from longshore.dispatcher.domain.ledger import (
     CLUSTER,
     MS_PER_HOUR,
@@ -36,6 +39,9 @@ from longshore.dispatcher.domain.ledger import (
     Interval,
     UnitPrice,
 )
+
+UNANSWERED: Final = "unanswered"
+"""The cause of what a launch may cost whose create call was not answered."""
 
 _TICKS_PER_MS: Final = 2**40
 _BOOT: Final = frozenset({BilledState.PENDING, BilledState.BOOTING})
@@ -65,8 +71,11 @@ def lines_of(
     """Return the lines of one instance in [from_ms, until_ms), in order of time.
 
     `intervals` are all of that instance's that touch the span, or more. What goes on is reckoned up
-    to now. `from_ms` and `until_ms` are whole hours.
+    to now. Where lines are to be those that are booked, `from_ms` and `until_ms` are whole hours.
     """
+    doubted = doubted_span(bill, now_ms=now_ms)
+    if doubted is not None:
+        return _doubted(bill, prices, max(from_ms, doubted[0]), min(until_ms, doubted[1]))
     span = billed_span(bill, now_ms=now_ms)
     if span is None:
         return []
@@ -94,6 +103,24 @@ def _pieces(
         next_ms = min(end_ms, (at_ms // MS_PER_HOUR + 1) * MS_PER_HOUR)
         yield from prices.spans(bill, at_ms, next_ms)
         at_ms = next_ms
+
+
+def _doubted(bill: InstanceBill, prices: PriceBook, start_ms: int, end_ms: int) -> list[CostLine]:
+    """Return the lines of a launch: no time, since likely there is nothing, and all uncertain."""
+    part = _Part(
+        state=BilledState.PENDING,
+        attempt_id="",
+        account=bill.payer,
+        column=Column.CAUSED,
+        cause=UNANSWERED,
+        outcome=CostOutcome.OPEN,
+    )
+    return [
+        replace(
+            _line(bill, from_ms // MS_PER_HOUR, part, 0, price), uncertain_ms=until_ms - from_ms
+        )
+        for from_ms, until_ms, price in _pieces(bill, prices, start_ms, end_ms)
+    ]
 
 
 def _overlaps(interval: Interval, from_ms: int, until_ms: int) -> bool:
@@ -223,7 +250,7 @@ def _minimum(
     last_ms = max(span.from_ms, span.until_ms - 1)
     if not from_ms <= last_ms < until_ms:
         return []
-    price = prices.spans(bill, last_ms, last_ms + 1)[0][2]
+    price = prices.at(bill, last_ms)
     flat_grains = _flat_grains(bill, span, prices, price)
     if not span.minimum_ms and not flat_grains:
         return []

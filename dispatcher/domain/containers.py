@@ -11,7 +11,8 @@ import msgspec
 
 from longshore.dispatcher.input.quantities import PRIORITY_MAX, Price
 from longshore.drivers.interface import Resources
-from longshore.pool.model import AttemptUsage, BehaviorNote, SecretUse
+from longshore.pool.model import BehaviorNote, SecretUse
+from longshore.pool.usage import AttemptUsage
 
 # ---- how elastic jobs queue, as the configuration says it; pure data -----------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from longshore.dispatcher.domain.containers import ContainerSpec
 from longshore.drivers.interface import Resources
-from longshore.pool.model import AttemptUsage
+from longshore.pool.usage import AttemptUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,16 @@ MS_PER_HOUR = 3_600_000
 OF_INSTANCE = ""
 """The holder of an interval that tells what an instance was."""
 
+_LAUNCH = "launch "
+
+
+def launch_id(token: str) -> str:
+    """Return as what a launch stands in the ledger while nobody knows whether it made an instance.
+
+    No instance is called so: an id of a cloud has no spaces.
+    """
+    return _LAUNCH + token
+
 
 def ms_of(at: float) -> int:
     """Return a time in seconds as whole milliseconds, rounded to the nearest."""
@@ -148,6 +158,11 @@ class InstanceBill:
     gone_ms: int | None = None
     #: Whether the cloud has told all that it will.
     final: bool = False
+
+    @property
+    def is_launch(self) -> bool:
+        """Return whether it is of a launch of which nobody knows whether it made an instance."""
+        return self.instance_id.startswith(_LAUNCH)
 
 
 class Column(Enum):

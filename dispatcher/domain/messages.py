@@ -189,6 +189,13 @@ class SaveBill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DropBill:
+    """Remove what is kept of a launch in the ledger; one of which nothing is kept is no error."""
+
+    launch_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveBookedHour:
     """Replace the rollup of one hour; what was noted of it meanwhile stays noted."""
 
@@ -319,6 +326,7 @@ Change = (
     | SaveInstance
     | SaveInterval
     | SaveBill
+    | DropBill
     | SaveBookedHour
     | AddCorrections
     | CloseMonth

@@ -23,6 +23,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType
+from longshore.dispatcher.domain.ledger import InstanceBill
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot
 from longshore.dispatcher.state.dependencies import Chain, blocking_chain
@@ -321,6 +322,13 @@ class EngineView:
     def instances(self) -> Mapping[str, InstanceRecord]:
         """Return what the store knows of the instances that there are, by id."""
         return self._engine.records
+
+    def bill_of(self, instance_id: str) -> InstanceBill | None:
+        """Return what the ledger keeps of an instance, or a launch in doubt, to reckon its bill by.
+
+        None where it keeps nothing (any more). What an hour costs now, a `PriceBook` tells of it.
+        """
+        return self._engine.costs.bill_of(instance_id)
 
     def running_on(self, attempt_ids: Iterable[str]) -> Sequence[str]:
         """Return the containers that some of an instance's attempts are of, sorted."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
+from longshore.dispatcher.cost.money import in_dollars, usd_per_hour
+from longshore.dispatcher.cost.prices import AS_BOUGHT, PricesInForce
 from longshore.dispatcher.cost.shares import dominant_share
+from longshore.dispatcher.cost.spent import cost_since
 from longshore.dispatcher.domain.containers import InstanceRecord
 from longshore.dispatcher.domain.cursors import slice_of
+from longshore.dispatcher.domain.ledger import launch_id, ms_of
 from longshore.dispatcher.domain.queries import InstancePage
 from longshore.dispatcher.domain.views import (
     InstanceReport,
@@ -19,7 +24,6 @@ from longshore.dispatcher.domain.views import (
     StrayView,
 )
 from longshore.dispatcher.engine.view import EngineView
-from longshore.dispatcher.state.instance_records import price_of
 from longshore.pool.charging import shortfall
 from longshore.pool.leaks import (
     NO_LEFTOVERS,
@@ -29,15 +33,30 @@ from longshore.pool.leaks import (
 )
 from longshore.pool.model import Worker
 
+_UNKNOWN = Decimal(0)
 _AFTER = "after"
 _LEAKS_AFTER = "leaks"
 _STRAYS_AFTER = "strays"
 
 
-def instance_view(view: EngineView, worker: Worker, *, heard_at: float) -> InstanceView:
+def price_now(view: EngineView, instance_id: str, prices: PricesInForce) -> Decimal:
+    """Return what an hour of an instance, or of a launch in doubt, costs by the prices of now.
+
+    That is 0 where nobody knows it.
+    """
+    bill = view.bill_of(instance_id)
+    if bill is None:
+        return _UNKNOWN
+    return usd_per_hour(prices.of(bill).nusd_per_hour)
+
+
+def instance_view(
+    view: EngineView, worker: Worker, *, heard_at: float, prices: PricesInForce = AS_BOUGHT
+) -> InstanceView:
     """Return a worker as admins see it; the value is a copy.
 
     `heard_at` is when its session was last heard, which the engine is not told of; 0.0 for never.
+    `prices` are those of now.
     """
     record = view.instances().get(worker.id)
     return InstanceView(
@@ -47,7 +66,7 @@ def instance_view(view: EngineView, worker: Worker, *, heard_at: float) -> Insta
         idle_behavior=worker.behavior.value,
         instance_type=worker.type.name,
         provider_type=worker.type.provider_type,
-        price_usd_per_hour=price_of(worker, record),
+        price_usd_per_hour=price_now(view, worker.id, prices),
         running=tuple(view.running_on(worker.load.attempts)),
         last_container=worker.load.last_container,
         created_at=record.created_at if record is not None else worker.appeared_at,
@@ -66,9 +85,11 @@ def instance_view(view: EngineView, worker: Worker, *, heard_at: float) -> Insta
     )
 
 
-def packed_view(view: EngineView, worker: Worker, *, heard_at: float) -> InstanceView:
+def packed_view(
+    view: EngineView, worker: Worker, *, heard_at: float, prices: PricesInForce
+) -> InstanceView:
     """Return a worker as `instance_view` does, with who has a place there."""
-    shown = instance_view(view, worker, heard_at=heard_at)
+    shown = instance_view(view, worker, heard_at=heard_at, prices=prices)
     return replace(shown, places=_places(view, worker))
 
 
@@ -108,19 +129,28 @@ def gone_view(record: InstanceRecord) -> InstanceView:
 
 
 def instance_report(
-    view: EngineView, now: float, *, heard_at: Callable[[str], float], cursor: str, limit: int
+    view: EngineView,
+    now: float,
+    *,
+    heard_at: Callable[[str], float],
+    cursor: str,
+    limit: int,
+    prices: PricesInForce = AS_BOUGHT,
 ) -> InstanceReport:
     """Return a page of the instances that are known, by id; the value is a copy.
 
-    `now` is in seconds since the epoch, `heard_at` is when the session of one was last heard.
-    Raises `InvalidRequest` for a cursor that is not ours.
+    `now` is in seconds since the epoch, `heard_at` is when the session of one was last heard,
+    `prices` are those of now. Raises `InvalidRequest` for a cursor that is not ours.
     """
     workers = view.pool.workers
     shown, following = slice_of(workers, lambda each: each, word=_AFTER, cursor=cursor, limit=limit)
     return _report(
         view,
         now,
-        [packed_view(view, workers[each], heard_at=heard_at(each)) for each in shown],
+        [
+            packed_view(view, workers[each], heard_at=heard_at(each), prices=prices)
+            for each in shown
+        ],
         next_cursor=following,
     )
 
@@ -148,6 +178,7 @@ def leak_report(
     *,
     store_problem: str = "",
     leftovers: LeftoverReport = NO_LEFTOVERS,
+    prices: PricesInForce = AS_BOUGHT,
     cursor: str = "",
     limit: int = sys.maxsize,
 ) -> LeakReport:
@@ -156,16 +187,11 @@ def leak_report(
     That is the page of up to `limit` behind `cursor`, all without them; raises `InvalidRequest` for
     a cursor that is not ours.
 
-    Prices are those at which the instances were bought, whatever the configuration says now.
-    `store_problem` is why the store cannot be written, "" when it can; `leftovers` is what stays of
-    instances that are gone.
+    `prices` are those of now; their book knows what was in force since the first of them became
+    unwanted, as far as anybody does. `store_problem` is why the store cannot be written, "" when it
+    can; `leftovers` is what stays of instances that are gone.
     """
-    prices = {
-        record.id: record.price_usd_per_hour
-        for record in view.instances().values()
-        if record.price_usd_per_hour
-    }
-    leaks = view.pool.leaks(now, prices_usd_per_hour=prices)
+    leaks = [_priced(view, leak, prices, now) for leak in view.pool.leaks(now)]
     if store_problem:
         leaks = [_behind_the_store(leak) for leak in leaks]
     leaks += [view.pool.leftover_leak(each.leftover, each.since) for each in leftovers.items]
@@ -177,6 +203,21 @@ def leak_report(
         complete=view.pool.is_listing_current(now),
         store_problem=store_problem,
         leftovers_problem=leftovers.problem,
+    )
+
+
+def _priced(view: EngineView, leak: Leak, prices: PricesInForce, now: float) -> Leak:
+    """Return a leak with what the ledger tells of it."""
+    id_ = leak.instance_id or launch_id(leak.launch_token)
+    bill = view.bill_of(id_)
+    if bill is None:
+        return leak
+    cost = cost_since(bill, prices.book, since_ms=ms_of(leak.since), now_ms=ms_of(now))
+    return replace(
+        leak,
+        price_usd_per_hour=price_now(view, id_, prices),
+        cost_usd=in_dollars(cost.grains),
+        uncertain_usd=in_dollars(cost.uncertain_grains),
     )
 
 

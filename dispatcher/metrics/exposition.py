@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
+from longshore.dispatcher.cost.prices import AS_BOUGHT, PricesInForce
 from longshore.dispatcher.domain.views import Problem
 from longshore.dispatcher.domain.vitals import Vitals
 from longshore.dispatcher.engine.view import EngineView
@@ -39,6 +40,7 @@ class Metrics:
         heard_at: Callable[[str], float],
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
         prices_told_at: Callable[[], Mapping[str, float]] = dict,
+        prices: Callable[[], PricesInForce] = lambda: AS_BOUGHT,
     ) -> None:
         self._view = view
         #: When a worker's session was last heard, which the engine is not told of; 0.0 for never.
@@ -47,6 +49,8 @@ class Metrics:
         self._leftovers = leftovers
         #: When the cloud has told the price of a type last, by its name.
         self._prices_told_at = prices_told_at
+        #: The prices of now.
+        self._prices = prices
         #: What came of the times of periodic jobs' schedules, for who launches.
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
@@ -69,12 +73,12 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families (Prometheus' collector interface)."""
         view, pool = self._view, self._view.pool
-        yield from instances.by_category(view)
+        yield from instances.by_category(view, self._prices())
         yield from instances.probe_ages(pool, self._heard_at, self._now)
         yield from instances.lives(pool.statistics)
         yield from instances.waste(view.preemptible_waste())
         yield instances.price_ages(self._prices_told_at(), self._now)
-        yield from leaks.families(view, self._now, self._leftovers())
+        yield from leaks.families(view, self._now, self._leftovers(), self._prices())
         yield from cloud.families(pool.statistics)
         yield from containers.families(view, self._now)
         yield from jobs.families(view, self._now)

@@ -8,9 +8,10 @@ from decimal import Decimal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from longshore.dispatcher.cost.prices import PricesInForce
 from longshore.dispatcher.engine.view import EngineView
+from longshore.dispatcher.explain.instance_views import price_now
 from longshore.dispatcher.metrics.histograms import histogram
-from longshore.dispatcher.state.instance_records import price_of
 from longshore.pool.charging import whole_of
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from longshore.pool.statistics import Statistics
@@ -20,9 +21,11 @@ from longshore.pool.view import PoolView
 _LABELS = ("category", "instance_type")
 
 
-def by_category(view: EngineView) -> Iterator[Metric]:
-    """Yield how many instances there are, with price, cpus and memory, by category and type."""
-    records = view.instances()
+def by_category(view: EngineView, prices: PricesInForce) -> Iterator[Metric]:
+    """Yield how many instances there are, with price, cpus and memory, by category and type.
+
+    `prices` are those of now.
+    """
     count = GaugeMetricFamily(
         "longshore_instances", "Instances by category and type.", labels=_LABELS
     )
@@ -45,7 +48,7 @@ def by_category(view: EngineView) -> Iterator[Metric]:
     for labels in sorted(groups):
         workers = groups[labels]
         count.add_metric(labels, len(workers))
-        price.add_metric(labels, float(sum(price_of(w, records.get(w.id)) for w in workers)))
+        price.add_metric(labels, float(sum(price_now(view, w.id, prices) for w in workers)))
         has = [whole_of(worker) for worker in workers]
         cpus.add_metric(labels, sum(each.cpu_millis for each in has) / 1000)
         memory.add_metric(labels, sum(each.memory_bytes for each in has))

@@ -11,17 +11,22 @@ from decimal import Decimal
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from longshore.dispatcher.cost.prices import PricesInForce
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.instance_views import leak_report
 from longshore.pool.leaks import LeakKind, LeftoverReport
 
 
-def families(view: EngineView, now: float, leftovers: LeftoverReport) -> Iterator[Metric]:
+def families(
+    view: EngineView, now: float, leftovers: LeftoverReport, prices: PricesInForce
+) -> Iterator[Metric]:
     """Yield the metric families of leaks at `now`, in seconds since the epoch.
+
+    `prices` are those of now.
 
     Every kind has its series, so that an alert has something to look at before the first leak.
     """
-    report = leak_report(view, now, leftovers=leftovers)
+    report = leak_report(view, now, leftovers=leftovers, prices=prices)
     counts = Counter(leak.kind for leak in report.leaks)
     family = GaugeMetricFamily(
         "longshore_leaked_instances",

@@ -147,6 +147,7 @@ def _metrics(view: EngineView, performer: Performer, prices: PriceKeeper) -> Met
         heard_at=performer.last_contact,
         leftovers=performer.leftovers,
         prices_told_at=lambda: prices.told_at,
+        prices=prices.in_force,
     )
 
 
@@ -206,6 +207,7 @@ class Server:
                 watchers=watchers,
                 heard_at=performer.last_contact,
                 rendering=RENDERING,
+                prices=prices.in_force(),
             )
 
         runtime = Runtime(
@@ -237,6 +239,7 @@ class Server:
             random_bytes=secrets.token_bytes,
             heard_at=performer.last_contact,
             leftovers=performer.leftovers,
+            prices=prices.in_force,
             sender=sender,
             **_as_configured(config),
             watched=[*entry.watched(sender), *self._export_files(stack, store), _watched(prices)],

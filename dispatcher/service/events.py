@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from longshore.dispatcher.cost.prices import AS_BOUGHT, PricesInForce
 from longshore.dispatcher.domain.containers import Container, ContainerState
 from longshore.dispatcher.domain.jobs import Job
 from longshore.dispatcher.domain.messages import (
@@ -167,6 +168,7 @@ def publish_event(
     watchers: ContainerNotifier,
     heard_at: Callable[[str], float],
     rendering: EventRendering,
+    prices: PricesInForce = AS_BOUGHT,
 ) -> None:
     """Number what changed as an event of the API's, and wake whoever waits for it.
 
@@ -194,7 +196,10 @@ def publish_event(
     if what.gone is not None:
         broker.publish("instance", what.worker_id, rendering.instance(gone_view(what.gone)))
     elif worker is not None:
-        shown = replace(instance_view(view, worker, heard_at=heard_at(worker.id)), state=what.state)
+        shown = replace(
+            instance_view(view, worker, heard_at=heard_at(worker.id), prices=prices),
+            state=what.state,
+        )
         broker.publish("instance", what.worker_id, rendering.instance(shown))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from longshore.dispatcher.cost.prices import AS_BOUGHT, PriceBook, PricesInForce
 from longshore.dispatcher.domain.containers import InstanceRecord
+from longshore.dispatcher.domain.ledger import ms_of
 from longshore.dispatcher.domain.messages import (
     BehaviorRequested,
     InstanceKillRequested,
@@ -43,17 +46,34 @@ Leftovers = Callable[[], LeftoverReport]
 """Tells what stays of instances that are gone."""
 
 
+Prices = Callable[[], PricesInForce]
+"""Tells the prices of now."""
+
+
+def as_bought() -> PricesInForce:
+    """Return that instances cost what they did when they were bought, where nobody tells more."""
+    return AS_BOUGHT
+
+
 def no_leftovers() -> LeftoverReport:
     """Return that nothing stays, where nobody tells of it."""
     return NO_LEFTOVERS
 
 
-class InstanceService:
-    """Instances as admins see and steer them; used on the loop's thread.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceTellers:
+    """Who tells of instances what the engine is not told of."""
 
-    `heard_at` is when a worker's session was last heard, `leftovers` what stays of instances that
-    are gone.
-    """
+    #: When a worker's session was last heard, in seconds since the epoch; 0.0 for never.
+    heard_at: Callable[[str], float]
+    #: What stays of instances that are gone.
+    leftovers: Leftovers
+    #: The prices of now.
+    prices: Prices
+
+
+class InstanceService:
+    """Instances as admins see and steer them; used on the loop's thread."""
 
     def __init__(
         self,
@@ -62,15 +82,13 @@ class InstanceService:
         admission: AdmissionController,
         store: Store,
         now: Callable[[], float],
-        heard_at: Callable[[str], float],
-        leftovers: Leftovers,
+        told: InstanceTellers,
     ) -> None:
         self._view = view
         self._admission = admission
         self._store = store
         self._now = now
-        self._heard_at = heard_at
-        self._leftovers = leftovers
+        self._told = told
 
     def instances(self, *, cursor: str, limit: int) -> InstanceReport:
         """Return one page of the instances that are known, by id.
@@ -78,7 +96,12 @@ class InstanceService:
         Raises `InvalidRequest` for a cursor that is not ours.
         """
         return instance_report(
-            self._view, self._now(), heard_at=self._heard_at, cursor=cursor, limit=limit
+            self._view,
+            self._now(),
+            heard_at=self._told.heard_at,
+            cursor=cursor,
+            limit=limit,
+            prices=self._told.prices(),
         )
 
     async def gone_instances(self, *, cursor: str, limit: int) -> InstanceReport:
@@ -116,19 +139,32 @@ class InstanceService:
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
 
-    def leaks(self, *, cursor: str, limit: int) -> LeakReport:
+    async def leaks(self, *, cursor: str, limit: int) -> LeakReport:
         """Return one page of what is billed and not wanted at this moment.
 
-        Raises `InvalidRequest` for a cursor that is not ours.
+        Where the store cannot be read, earlier prices are taken to have been those of now: this is
+        told whatever else is wrong. Raises `InvalidRequest` for a cursor that is not ours.
         """
+        since = min((leak.since for leak in self._view.pool.leaks(self._now())), default=None)
+        prices = self._told.prices() if since is None else await self._prices_since(since)
         return leak_report(
             self._view,
             self._now(),
             store_problem=self._store.problem,
-            leftovers=self._leftovers(),
+            leftovers=self._told.leftovers(),
+            prices=prices,
             cursor=cursor,
             limit=limit,
         )
+
+    async def _prices_since(self, since: float) -> PricesInForce:
+        """Return the prices of now, with those from a time on, in seconds since the epoch."""
+        from_ms, until_ms = ms_of(since), ms_of(max(since, self._now())) + 1
+        try:
+            rows = await asyncio.to_thread(self._store.ledger.prices_between, from_ms, until_ms)
+        except StoreBusy:
+            return self._told.prices()
+        return replace(self._told.prices(), book=PriceBook(rows))
 
     def strays(self, *, cursor: str, limit: int) -> StrayPage:
         """Return one page of the strays that are kept, by instance and attempt.
@@ -208,7 +244,12 @@ class InstanceService:
         return view
 
     def _shown(self, worker: Worker) -> InstanceView:
-        return packed_view(self._view, worker, heard_at=self._heard_at(worker.id))
+        return packed_view(
+            self._view,
+            worker,
+            heard_at=self._told.heard_at(worker.id),
+            prices=self._told.prices(),
+        )
 
     async def _expect_there(self, instance_id: str) -> Worker:
         """Return a worker that can be steered; raises as `instance` does, also for a gone one."""

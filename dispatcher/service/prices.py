@@ -22,8 +22,18 @@ from decimal import Decimal
 import structlog
 
 from longshore.dispatcher.cost.money import nusd_of, usd_per_hour
-from longshore.dispatcher.cost.prices import PriceTerms, changed_rows
-from longshore.dispatcher.domain.ledger import PriceRow, PriceSource, UnitPrice, ms_of
+from longshore.dispatcher.cost.prices import (
+    PriceBook,
+    PricesInForce,
+    PriceTerms,
+    changed_rows,
+)
+from longshore.dispatcher.domain.ledger import (
+    PriceRow,
+    PriceSource,
+    UnitPrice,
+    ms_of,
+)
 from longshore.dispatcher.domain.messages import AddPrices, PricesChanged
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.store import Store
@@ -76,6 +86,7 @@ class PriceKeeper:
         self._asked: asyncio.Future[PricesTold] | None = None
         self._since = self._began_at = now()
         self._failure = ""
+        self._book = PriceBook(())
         #: When the price of a type was told last, in seconds since the epoch, by its name.
         self.told_at: dict[str, float] = {}
 
@@ -168,6 +179,10 @@ class PriceKeeper:
             )
         return list(found.values())
 
+    def in_force(self) -> PricesInForce:
+        """Return the prices of now, which the ledger reckons with; its book lacks earlier ones."""
+        return PricesInForce(book=self._book, at_ms=ms_of(self._now()))
+
     def problem(self) -> str:
         """Return that live prices are old and why, "" while they are not."""
         newest = max(self.told_at.values(), default=self._began_at)
@@ -196,6 +211,7 @@ class PriceKeeper:
         rows = changed_rows(known, told, ends=ends)
         if rows:
             await asyncio.wrap_future(self._store.write([AddPrices(rows=tuple(rows))]))
+        self._book = PriceBook([*known, *rows])
         return known
 
 

@@ -9,7 +9,6 @@ from longshore.dispatcher.config.model import CostConfig, EngineName, LimitsConf
 from longshore.dispatcher.cost.focus import FocusContext
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
-from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.health import unreached
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
@@ -24,7 +23,14 @@ from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.estimates import EstimateService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
-from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
+from longshore.dispatcher.service.instances import (
+    InstanceService,
+    InstanceTellers,
+    Leftovers,
+    Prices,
+    as_bought,
+    no_leftovers,
+)
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
 from longshore.dispatcher.service.secrets import SecretService
@@ -84,16 +90,17 @@ def make_services(
     sender: Sender | None = None,
     biller: FocusContext = UNKNOWN_BILLER,
     leftovers: Leftovers = no_leftovers,
+    prices: Prices = as_bought,
     watched: Sequence[Watched] = (),
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
-    is when a worker's session was last heard, `leftovers` what stays of instances that are gone;
-    `engine` is what instances are to run containers with, and `limits` bound what may wait.
-    `vault` has the secrets, and the store; `watched` is what else may go wrong, `cost` how cost is
-    told, `budgets` what is looked at of it, and `biller` what files say of who bills. `sender` is
-    None where there are no webhooks.
+    is when a worker's session was last heard, `leftovers` what stays of instances that are gone,
+    `prices` those of now; `engine` is what instances are to run containers with, and `limits`
+    bound what may wait. `vault` has the secrets, and the store; `watched` is what else may go
+    wrong, `cost` how cost is told, `budgets` what is looked at of it, and `biller` what files say
+    of who bills. `sender` is None where there are no webhooks.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
@@ -107,10 +114,11 @@ def make_services(
     containers = ContainerService(
         view=view, admission=admission, store=store, now=now, new_id=new_id, unreached=unreached_now
     )
+    told = InstanceTellers(heard_at=heard_at, leftovers=leftovers, prices=prices)
     return Services(
         containers=containers,
         jobs=JobService(runtime=runtime, admission=admission, store=store, now=now, new_id=new_id),
-        instances=_instances(view, admission, store, now, heard_at=heard_at, leftovers=leftovers),
+        instances=InstanceService(view=view, admission=admission, store=store, now=now, told=told),
         secrets=SecretService(runtime=runtime, admission=admission, vault=vault, now=now),
         logs=LogService(
             containers=containers, view=view, logs=logs, watchers=watchers, unreached=unreached_now
@@ -149,23 +157,4 @@ def _costs(store: Store, cost: CostConfig, now: Callable[[], float]) -> CostServ
         labels=cost.labels,
         currency=cost.currency,
         close_after_days=cost.close_after_days,
-    )
-
-
-def _instances(
-    view: EngineView,
-    admission: AdmissionController,
-    store: Store,
-    now: Callable[[], float],
-    *,
-    heard_at: Callable[[str], float],
-    leftovers: Leftovers,
-) -> InstanceService:
-    return InstanceService(
-        view=view,
-        admission=admission,
-        store=store,
-        now=now,
-        heard_at=heard_at,
-        leftovers=leftovers,
     )

@@ -34,11 +34,12 @@ from longshore.dispatcher.domain.ledger import (
 from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
 from longshore.dispatcher.domain.queries import LATEST_BILLS
 from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.launch_recorder import LaunchRecorder, account_of_payer
 from longshore.dispatcher.state.spend_limits import placement_of
 from longshore.drivers.billing import AS_USED, Billed, BillingRule
 from longshore.drivers.errors import BugError
 from longshore.pool.core import PoolCore
-from longshore.pool.model import READY, IdleBehavior, Payer, Worker, WorkerState
+from longshore.pool.model import READY, IdleBehavior, Worker, WorkerState
 from longshore.pool.tags import is_stand_in
 
 DAEMON: Final = "daemon"
@@ -68,8 +69,10 @@ class _Book:
     metered_ms: int = 0
     shares: float = 0.0
     joined_ms: dict[str, float] = field(default_factory=dict)
-    #: What the cloud had told of its billing when the bill was looked at last.
+    #: What the cloud had told of its billing when the bill was looked at last, and which launch it
+    #: was known to be of then, "" for none.
     heard: Billed | None = None
+    token: str = ""
 
     def join(self, interval: Interval, at_ms: int) -> None:
         """Let an attempt take part from its beginning on; it is `at_ms` now."""
@@ -125,6 +128,7 @@ class CostRecorder:
         self.rule = AS_USED if rule is None else rule
         table.cost_usd = self.cost_usd
         self._feed = pool.follow()
+        self._launches = LaunchRecorder(pool, self.rule)
         self._books: dict[str, _Book] = {}
         self._ended: dict[str, InstanceBill] = {}
         self._unsettled: dict[str, Interval] = {}
@@ -138,6 +142,9 @@ class CostRecorder:
         for interval in intervals:
             by_instance.setdefault(interval.instance_id, []).append(interval)
         for bill in bills:
+            if bill.is_launch:
+                self._launches.restore(bill)
+                continue
             open_ = by_instance.get(bill.instance_id, [])
             states = [each for each in open_ if each.holder == OF_INSTANCE]
             if bill.gone_ms is not None or not states:
@@ -152,7 +159,7 @@ class CostRecorder:
 
     def record(self, now: float) -> list[Change]:
         """Return what is to be written of the workers that have changed, in order."""
-        changes: list[Change] = []
+        changes = self._launches.record()
         for worker_id in sorted(self._feed.drain()):
             worker = self._pool.workers.get(worker_id)
             if worker is not None:
@@ -205,8 +212,19 @@ class CostRecorder:
         used_ms = book.used_ms(attempt.id, max(ms_of(ended_at), book.attempts[attempt.id].from_ms))
         return in_dollars(used_ms * book.bill.nusd_per_hour)
 
+    def bill_of(self, instance_id: str) -> InstanceBill | None:
+        """Return what is kept of an instance to reckon its bill by, or of a launch in doubt.
+
+        None where that is not known (any more): of those that are gone, the latest are.
+        """
+        book = self._books.get(instance_id)
+        if book is not None:
+            return book.bill
+        return self._ended.get(instance_id) or self._launches.bill_of(instance_id)
+
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
+        self._launches.check()
         for worker in self._pool.workers.values():
             book = self._books.get(worker.id)
             if book is None:
@@ -241,25 +259,35 @@ class CostRecorder:
     def _open(self, worker: Worker, now_ms: int, changes: list[Change]) -> _Book:
         """Begin the book of a worker that is new, or has come back."""
         known = self._ended.pop(worker.id, None)
-        launch = self._pool.launches.get(worker.token)
-        created_ms = now_ms if launch is None else min(now_ms, ms_of(launch.launch.created_at))
         bill = known or InstanceBill(
             instance_id=worker.id,
             type_name=worker.type.name,
             provider_type=worker.type.provider_type,
             preemptible=worker.type.preemptible,
             nusd_per_hour=nusd_of(worker.type.price_usd_per_hour),
-            payer=CLUSTER if launch is None else _account_of_payer(launch.launch.payer),
-            created_ms=created_ms,
+            payer=CLUSTER,
+            created_ms=now_ms,
             rule=self.rule,
         )
         # One that has come back was there all the time.
         from_ms = now_ms if bill.gone_ms is None else bill.gone_ms
         bill = replace(bill, seen_ms=None, gone_ms=None, final=False)
+        bill = self._of_launch(worker, bill)
         interval = _of_instance(worker.id, from_ms, _state_of(worker, bill), CLUSTER)
         changes += [SaveBill(bill=bill), SaveInterval(interval=interval)]
-        book = self._books[worker.id] = _Book(bill=bill, state=interval)
+        book = self._books[worker.id] = _Book(bill=bill, state=interval, token=worker.token)
         return book
+
+    def _of_launch(self, worker: Worker, bill: InstanceBill) -> InstanceBill:
+        """Return the bill of a worker with what its launch tells, where that is known.
+
+        The time since the create call is the instance's, and who pays is whom it was bought for.
+        """
+        pending = self._pool.launches.get(worker.token)
+        if pending is None:
+            return bill
+        created_ms = min(bill.created_ms, ms_of(pending.launch.created_at))
+        return replace(bill, created_ms=created_ms, payer=account_of_payer(pending.launch.payer))
 
     def _update_attempts(
         self, worker: Worker, book: _Book, at_ms: int, changes: list[Change]
@@ -324,9 +352,12 @@ class CostRecorder:
     ) -> InstanceBill:
         """Return the bill of a worker with what has come to be known of it."""
         bill, unwanted = book.bill, state is BilledState.UNWANTED
-        if bill.used_ms and bill.ready_ms and not unwanted and worker.cloud.billed is book.heard:
-            return bill  # by far most changes are of attempts, and say nothing new
-        book.heard = worker.cloud.billed
+        nothing_new = worker.cloud.billed is book.heard and worker.token == book.token
+        if bill.used_ms and bill.ready_ms and not unwanted and nothing_new:
+            return bill  # by far most changes are of attempts
+        if worker.token != book.token:
+            bill = self._of_launch(worker, bill)
+        book.heard, book.token = worker.cloud.billed, worker.token
         if is_stand_in(bill.type_name) and not is_stand_in(worker.type.name):
             bill = replace(
                 bill,
@@ -363,10 +394,6 @@ def _of_instance(worker_id: str, at_ms: int, state: BilledState, account: Accoun
     return Interval(
         instance_id=worker_id, holder=OF_INSTANCE, from_ms=at_ms, state=state, account=account
     )
-
-
-def _account_of_payer(payer: Payer) -> Account:
-    return Account(project=payer.project or "", user=payer.user or "", job_name=payer.job_name)
 
 
 def _held_by(worker: Worker) -> Account:

@@ -15,6 +15,7 @@ from longshore.dispatcher.domain.messages import (
     Change,
     CloseMonth,
     DeleteLaunch,
+    DropBill,
     ForgetDelivery,
     InsertContainers,
     InsertToken,
@@ -100,7 +101,8 @@ _Saving = (
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
 _OfMoney = (
-    SaveBookedHour
+    DropBill
+    | SaveBookedHour
     | AddCorrections
     | CloseMonth
     | AddPrices
@@ -197,6 +199,8 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
 
 def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> None:
     match change:
+        case DropBill():
+            ledger_records.drop_bill(connection, change.launch_id)
         case AddPrices():
             ledger_records.add_prices(connection, change.rows)
         case AddCorrections():

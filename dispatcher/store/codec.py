@@ -22,7 +22,8 @@ from longshore.dispatcher.domain.containers import (
 )
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.drivers.interface import Resources
-from longshore.pool.model import AttemptUsage, BehaviorNote, Launch, Payer
+from longshore.pool.model import BehaviorNote, Launch, Payer
+from longshore.pool.usage import AttemptUsage
 
 Values = dict[str, Any]
 

@@ -102,6 +102,11 @@ class LedgerReader:
         with self._snapshot() as connection:
             return ledger_records.fetch_prices(connection, at_ms, at_ms + 1)
 
+    def prices_between(self, from_ms: int, until_ms: int) -> list[PriceRow]:
+        """Return the prices that hold in a span: those that begin in it, and what held before."""
+        with self._snapshot() as connection:
+            return ledger_records.fetch_prices(connection, from_ms, until_ms)
+
     def budgets(self) -> BudgetRecords:
         """Return all that is kept of budgets."""
         with self._snapshot() as connection:

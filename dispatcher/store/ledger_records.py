@@ -167,12 +167,24 @@ def save_intervals(connection: Connection, changes: Sequence[SaveInterval]) -> N
 
 def save_bills(connection: Connection, changes: Sequence[SaveBill]) -> None:
     """Write what bills are reckoned by, in order, and mark the hours that change with it."""
+    booked_until = fetch_booked_until(connection)
     for change in changes:
         found = select(tables.bills).where(tables.bills.c.instance_id == change.bill.instance_id)
         row = connection.execute(found).one_or_none()
         before = None if row is None else bill_from_row(row)
         connection.execute(_SAVE_BILL, _bill_values(change.bill))
-        _mark(connection, hours_changed(before, change.bill))
+        _mark(connection, hours_changed(before, change.bill, booked_until=booked_until))
+
+
+def drop_bill(connection: Connection, launch_id: str) -> None:
+    """Take back all that is said of a launch, and mark the hours in which something was."""
+    bills = tables.bills
+    row = connection.execute(select(bills).where(bills.c.instance_id == launch_id)).one_or_none()
+    if row is None:
+        return
+    connection.execute(delete(bills).where(bills.c.instance_id == launch_id))
+    booked_until = fetch_booked_until(connection)
+    _mark(connection, hours_changed(None, bill_from_row(row), booked_until=booked_until))
 
 
 def save_booked_hour(connection: Connection, booked: BookedHour, *, now: float) -> None:

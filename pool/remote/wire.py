@@ -9,7 +9,6 @@ import msgspec
 
 from longshore.drivers.errors import LongshoreError
 from longshore.pool.model import (
-    MOST_BYTES,
     MOST_NAME,
     MOST_WORDS,
     NO_SECRET_VALUES,
@@ -20,6 +19,7 @@ from longshore.pool.model import (
     MachineSize,
     SecretValues,
 )
+from longshore.pool.usage import MOST_BYTES
 
 PROTOCOL: Final = 1
 MAX_LINE_BYTES: Final = 1024 * 1024

@@ -228,7 +228,10 @@ LEFT = {
 
 def start_who_leaves(session: Attached, command: str, python: str = sys.executable) -> None:
     """Start attempt `a`, which waits with somebody who will be left: see `left_holding`."""
-    script = command + " & echo $! >pid; until [ -e end ]; do sleep 0.02; done; exit 3"
+    script = (
+        command
+        + " & echo $! >pid.new; mv pid.new pid; until [ -e end ]; do sleep 0.02; done; exit 3"
+    )
     session.start("a", "sh", "-c", script, python, env={"HOLD": HOLD})
     session.until(lambda: session.log("a", "stderr") == b"up\n")
 
@@ -237,6 +240,7 @@ def start_who_leaves(session: Attached, command: str, python: str = sys.executab
 def left_holding(runner: Runner) -> Iterator[int]:
     """Have attempt `a` exit with 3 and leave somebody, whose pid it is, who holds its output."""
     work = Path(f"/proc/{runner.job('a')}/cwd").readlink()
+    eventually(lambda: work.joinpath("pid").exists())  # it may speak up before its pid is told
     left = int(work.joinpath("pid").read_text())
     (taker,) = runner.takers("a")
     os.kill(taker, signal.SIGSTOP)  # or what it has read by then keeps it from hanging

@@ -13,6 +13,7 @@ from tests.edges.defects_budget_stops import BUDGET_STOPS
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_doors import COST_DOORS
+from tests.edges.defects_cost_doubts import COST_DOUBTS
 from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
@@ -35,6 +36,7 @@ DEFECTS: Final = (
         *BUDGETS,
         *CLIENT,
         *COST_DOORS,
+        *COST_DOUBTS,
         *COST_FILES,
         *ESTIMATES,
         *INSIDE,

@@ -40,14 +40,8 @@ from longshore.dispatcher.domain.messages import (
 )
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import Resources
-from longshore.pool.model import (
-    MOST_BYTES,
-    AttemptUsage,
-    Launch,
-    Payer,
-    SecretKind,
-    SecretUse,
-)
+from longshore.pool.model import Launch, Payer, SecretKind, SecretUse
+from longshore.pool.usage import MOST_BYTES, AttemptUsage
 from tests.store_values import container, containers_of, url_in
 
 T = TypeVar("T")

@@ -65,15 +65,8 @@ from longshore.pool.messages import (
     SessionLost,
     StartAttempt,
 )
-from longshore.pool.model import (
-    AttemptExit,
-    AttemptReport,
-    AttemptUsage,
-    ExitKind,
-    Launch,
-    PoolSettings,
-    Worker,
-)
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind, Launch, PoolSettings, Worker
+from longshore.pool.usage import AttemptUsage
 from tests.rigs.cloud import CLUSTER, MadeUpCloud
 from tests.rigs.engine import last_commands
 from tests.samples import GIB, lost_on

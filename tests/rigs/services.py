@@ -17,6 +17,7 @@ from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.service.budgets import BudgetSettings
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import Watched
+from longshore.dispatcher.service.instances import Prices, as_bought
 from longshore.dispatcher.service.services import NO_BUDGETS, Services, make_services
 from longshore.dispatcher.service.telling import Sender
 from longshore.dispatcher.store.store import Store
@@ -79,6 +80,7 @@ def services_with(
     watched: Sequence[Watched] = (),
     budgets: BudgetSettings = NO_BUDGETS,
     sender: Sender | None = None,
+    prices: Prices = as_bought,
 ) -> Services:
     """Return the services of an engine that is run, or not; ids count from 0."""
     numbers = iter(range(100_000))
@@ -99,6 +101,7 @@ def services_with(
         watched=watched,
         budgets=budgets,
         sender=sender,
+        prices=prices,
     )
 
 

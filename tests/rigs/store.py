@@ -11,6 +11,7 @@ from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
+    DropBill,
     SaveAttempt,
     SaveBill,
     SaveContainer,
@@ -112,5 +113,7 @@ class RigStore:
                 self.intervals[kept.instance_id, kept.holder, kept.from_ms] = kept
             case SaveBill():
                 self.bills[change.bill.instance_id] = change.bill
+            case DropBill():
+                self.bills.pop(change.launch_id, None)
             case _:
                 raise AssertionError(f"the engine does not write {change}")

@@ -317,6 +317,14 @@ PROMISES: dict[str, str] = {
     "a share is a part": "an attempt keeps no more than its instance",
     "who works pays": "what an attempt keeps is booked to its container's project and user",
     "every instance is gone in the ledger": "no instance goes on in the ledger that is gone",
+    "a launch that nobody has answered is in the ledger": "a create call without an answer has a "
+    "bill of its own",
+    "what a lost answer may cost is uncertain": "all that the machine of such a call is billed "
+    "for is told as uncertain",
+    "nothing is booked of what likely is not there": "a launch in doubt costs nothing",
+    "a launch is in doubt for as long as its journal is kept": "the two end in one commit",
+    "an unanswered launch is who bought it's": "its payer is the one that the journal names",
+    "in the end nobody wonders what a launch made": "every doubt about a launch is settled",
     "the ledger knows how an attempt ended": "its time is useful or lost as its outcome says",
     "the ledger has what the cloud bills": "where the cloud tells its times, the seconds and the "
     "money of the lines are those of its own record, without a difference",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from longshore.dispatcher.cost.money import exact_usd
@@ -18,6 +19,7 @@ from longshore.dispatcher.domain.ledger import (
     InstanceBill,
     Interval,
     PriceSource,
+    launch_id,
 )
 from longshore.drivers.billing import BillingRule
 from tests.sim.bill import billed_ms, billed_usd, life_of
@@ -42,12 +44,49 @@ def check_facts(store: VirtualStore, *, clock_is_steady: bool) -> None:
     Where the clock is not steady over restarts, an attempt that one process lost sight of and the
     next found again may have begun before it ended.
     """
+    for bill in store.bills.values():
+        if bill.is_launch:
+            _expect_journalled(store, bill)
     for instance_id, intervals in _by_instance(store).items():
         expect(instance_id in store.bills, "every instance has a bill", instance_id)
         states = [each for each in intervals if each.holder == OF_INSTANCE]
         _expect_tiles(store.bills[instance_id], states)
         places = [each for each in intervals if each.holder != OF_INSTANCE]
         _expect_places(store, places, steady=clock_is_steady)
+
+
+def check_doubts(
+    store: VirtualStore,
+    hosts: Iterable[Host],
+    doubted: Collection[str],
+    rule: BillingRule,
+    *,
+    now: float,
+    cloud_now: float,
+) -> None:
+    """Expect that what launches have made that nobody knows of is uncertain, all that is billed.
+
+    `doubted` are the tokens of those whose answers are lost, while all that was to be written is.
+    `now` is by a clock that is steady over restarts, `cloud_now` the same by the cloud's.
+    """
+    now_ms = round(now * 1000)
+    for host in hosts:
+        token = host.machine.token
+        if token not in doubted:
+            continue
+        bill = store.bills.get(launch_id(token))
+        expect(bill is not None, "a launch that nobody has answered is in the ledger", token)
+        assert bill is not None
+        lines = lines_of(
+            bill, (), PriceBook(()), from_ms=0, until_ms=_LATER * MS_PER_HOUR, now_ms=now_ms
+        )
+        uncertain_ms = sum(line.uncertain_ms for line in lines)
+        true_ms = billed_ms(replace(life_of(host.machine), end_asked_at=None), rule, cloud_now)
+        least_ms = max(rule.unit_s, rule.minimum_s) * 1000
+        all_of_it = true_ms <= uncertain_ms + least_ms
+        expect(all_of_it, "what a lost answer may cost is uncertain", bill, uncertain_ms, true_ms)
+        nothing = not any(line.grains for line in lines)
+        expect(nothing, "nothing is booked of what likely is not there", bill)
 
 
 def check_bills(
@@ -65,6 +104,7 @@ def check_bills(
     check_facts(store, clock_is_steady=clock_is_steady)
     intervals = _by_instance(store)
     for instance_id, bill in sorted(store.bills.items()):
+        expect(not bill.is_launch, "in the end nobody wonders what a launch made", bill)
         lines = lines_of(
             bill,
             intervals.get(instance_id, ()),
@@ -82,6 +122,19 @@ def check_bills(
                 expected = _OUTCOMES[attempt.outcome]
                 same = each.outcome is expected
                 expect(same, "the ledger knows how an attempt ended", attempt.id, each.outcome)
+
+
+def _expect_journalled(store: VirtualStore, bill: InstanceBill) -> None:
+    """Expect of a launch in doubt that it is one: its journal is there, and it pays who bought."""
+    launches = {launch_id(token): launch for token, launch in store.launches.items()}
+    launch = launches.get(bill.instance_id)
+    expect(launch is not None, "a launch is in doubt for as long as its journal is kept", bill)
+    assert launch is not None
+    same = (bill.payer.project or None, bill.payer.user or None) == (
+        launch.payer.project,
+        launch.payer.user,
+    )
+    expect(same, "an unanswered launch is who bought it's", bill, launch)
 
 
 def _by_instance(store: VirtualStore) -> dict[str, list[Interval]]:

@@ -79,6 +79,42 @@ WRITTEN = (
         ),
         test=f"{_RECORDER}::test_shares_of_more_than_an_instance_are_divided_by_their_sum",
     ),
+    Mutant(
+        name="a lost answer costs nothing",
+        guard="a create call whose answer is lost may cost something until a listing settles it",
+        fault="answers of the cloud that are lost",
+        where="longshore.pool.launching:on_create_failed",
+        old="core.review_doubt(event.token)",
+        new="pass",
+    ),
+    Mutant(
+        name="a doubt for ever",
+        guard="a listing that shows the instance of a launch ends the doubt about it",
+        fault="answers of the cloud that are lost",
+        where="longshore.pool.core:PoolCore.bind_launch",
+        old="self.review_doubt(token)",
+        new="pass",
+    ),
+    Mutant(
+        name="a restart doubts what is known",
+        guard="the launch of an instance that an earlier process knew is in no doubt",
+        fault="crashes before a key is proven",
+        where=f"{_IN}state.launch_recorder:LaunchRecorder._doubted",
+        old="return doubted - set(self._pool.unlisted_tokens().values())",
+        new="return doubted",
+        test="tests/unit/test_cost_launches.py"
+        "::test_an_instance_that_is_known_is_no_doubt_while_a_restart_waits_for_its_listing",
+    ),
+    Mutant(
+        name="the time before the listing is nobody's",
+        guard="the time since the create call is the instance's, whenever its launch is known",
+        fault="tags that are listed late",
+        where=f"{_IN}state.cost_recorder:CostRecorder._bill_now",
+        old="bill = self._of_launch(worker, bill)",
+        new="pass",
+        test="tests/unit/test_cost_launches.py"
+        "::test_an_instance_whose_tags_are_listed_late_has_the_time_since_its_call",
+    ),
 )
 RECKONED = (
     Mutant(
@@ -168,7 +204,7 @@ BOOKED = (
         guard="hours change with what a cloud tells late",
         fault="clouds that tell late when they billed",
         where=f"{_IN}store.ledger_records:save_bills",
-        old="_mark(connection, hours_changed(before, change.bill))",
+        old="_mark(connection, hours_changed(before, change.bill, booked_until=booked_until))",
         new="pass",
         test=f"{_STORE}::test_what_a_cloud_tells_late_is_booked_again",
     ),

@@ -14,6 +14,7 @@ from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
     DeleteLaunch,
+    DropBill,
     InsertContainers,
     InsertJob,
     NoteJobLaunch,
@@ -199,6 +200,8 @@ class VirtualStore:
                 self.intervals[key] = interval
             case SaveBill():
                 self.bills[change.bill.instance_id] = change.bill
+            case DropBill():
+                self.bills.pop(change.launch_id, None)
             case _:
                 self._commit_of_job(change)
 

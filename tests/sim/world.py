@@ -42,6 +42,8 @@ GRACE_S = 300.0
 LIVENESS_S = 2 * 3600.0
 CLOCK_JUMP_S = 1_000_000.0
 EPOCH_S = 1_000_000.0
+LOOKS_S = 5.0
+"""How often it is looked what of the cloud is in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +225,23 @@ class World:
         down_s = self._dice.between(0, self._dispatcher_faults.longest_down_s)
         self.timeline.after(down_s, self.start)
 
+    def _look_at_doubts(self) -> None:
+        """Look every few seconds whether the ledger counts with what no create call has told."""
+        self.timeline.after(LOOKS_S, self._look_at_doubts)
+        process = self.process
+        if process is None or not self.store.caught_up or not self._clock_is_steady:
+            return
+        pool = process.engine.pool
+        doubted = pool.doubted_launches - set(pool.unlisted_tokens().values())
+        ledger_conduct.check_doubts(
+            self.store,
+            self.hosts.values(),
+            doubted,
+            self.options.cloud.billing.rule(),
+            now=process.now(),
+            cloud_now=self.timeline.now,
+        )
+
     @property
     def _clock_is_steady(self) -> bool:
         return not self.options.dispatcher.clock_steps_s
@@ -363,6 +382,7 @@ class World:
         """Begin with strangers in the account, and with everything that is to happen."""
         self.foreign_instances.appear(self._appeared)
         self._cloud_changed()
+        self._look_at_doubts()
         self.users.begin(safety_s)
         self.trouble.begin(safety_s)
         self.start()

@@ -10,7 +10,7 @@ import pytest
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState
 from longshore.dispatcher.domain.messages import SaveAttempt
-from longshore.pool.model import AttemptUsage
+from longshore.pool.usage import AttemptUsage
 from tests.cli_server import CliServer, cli_server
 from tests.rigs.api import ApiRig
 from tests.store_values import attempt, container, insert

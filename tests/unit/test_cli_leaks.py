@@ -104,6 +104,19 @@ def test_leaks_are_1_with_a_table_and_a_total(server: type[Stranger], capsys: Ca
     assert captured.err == ""
 
 
+def test_a_launch_without_an_answer_has_cost_up_to_what_is_uncertain(
+    server: type[Stranger], capsys: Capture
+) -> None:
+    perhaps = replace(
+        LAUNCH, price_usd_per_hour=Decimal("0.34"), uncertain_usd=Decimal("0.001400000000")
+    )
+    tell(server, INSTANCE, perhaps)
+    assert main(["leaks"]) == 1
+    _, _, launch, _, total = capsys.readouterr().out.splitlines()
+    assert "$0.34/h  up to $0.001400  nobody knows" in launch
+    assert total == "2 in all, $0.68/h, $0.001700 so far, $0.001400 uncertain"
+
+
 def test_json_has_all_of_it(server: type[Stranger], capsys: Capture) -> None:
     tell(server, INSTANCE, LAUNCH)
     assert main(["leaks", "--json"]) == 1
@@ -119,6 +132,7 @@ def test_json_has_all_of_it(server: type[Stranger], capsys: Capture) -> None:
         "why": INSTANCE.why,
         "remedy": "mend what the error says",
         "resource": None,
+        "uncertain_usd": 0,
     }
     assert (second["instance"], second["launch"], second["price_usd_per_hour"]) == (
         None,

@@ -165,14 +165,16 @@ def test_hours_change_with_the_outcome_of_what_they_have() -> None:
 def test_hours_change_with_a_bill_all_or_only_the_last() -> None:
     used = bill(used_ms=H, ready_ms=H)
     gone = replace(used, gone_ms=30 * H, seen_ms=30 * H)
-    assert list(hours_changed(used, gone)) == [29, 30], "it was billed until then in any case"
+    assert list(hours_changed(used, gone, booked_until=99)) == [29, 30], (
+        "it was billed until then in any case"
+    )
     told = replace(gone, billed=Billed(billed_until=20 * 3600.0))
-    assert list(hours_changed(gone, told)) == list(range(19, 31))
+    assert list(hours_changed(gone, told, booked_until=99)) == list(range(19, 31))
     never = replace(gone, used_ms=None)
-    assert list(hours_changed(bill(ready_ms=H), never)) == list(range(31))
+    assert list(hours_changed(bill(ready_ms=H), never, booked_until=99)) == list(range(31))
     free = replace(told, rule=replace(RULE, free_if_reclaimed_within_s=10**6))
     reclaimed = replace(free, billed=replace(told.billed, ended_by=EndedBy.RECLAIMED))
-    assert list(hours_changed(free, reclaimed)) == list(range(31))
+    assert list(hours_changed(free, reclaimed, booked_until=99)) == list(range(31))
 
 
 def test_parts_are_whole_and_ties_go_to_the_lower_id() -> None:

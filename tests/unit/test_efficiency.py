@@ -35,7 +35,7 @@ from longshore.dispatcher.explain.efficiency import (
 from longshore.dispatcher.store import usage_reader
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import InstanceType, Resources
-from longshore.pool.model import AttemptUsage
+from longshore.pool.usage import AttemptUsage
 from tests.answers import told
 from tests.rigs.api import ApiRig
 from tests.store_values import SPEC, attempt, container, insert, insert_job, job, new_store, task

@@ -100,6 +100,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "job_trouble": lambda: view.job_trouble(job, now),
         "job_troubles": lambda: list(view.job_troubles(now)),
         "instances": view.instances,
+        "bill_of": lambda: [view.bill_of(each) for each in (*view.pool.workers, "i-none")],
         "running_on": lambda: view.running_on(["c-1-1"]),
         "types": view.types,
         "eligible_types": lambda: view.eligible_types(waiting),
@@ -136,7 +137,7 @@ def looks_at_pool(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "at_quota": lambda: pool.at_quota(now),
         "create_troubles": pool.create_troubles,
         "is_listing_current": lambda: pool.is_listing_current(now),
-        "leaks": lambda: pool.leaks(now, prices_usd_per_hour={}),
+        "leaks": lambda: pool.leaks(now),
         "leftover_leak": lambda: pool.leftover_leak(left, now),
     }
 

@@ -152,7 +152,7 @@ def test_destroy_calls_that_fail_are_told_with_the_last_error() -> None:
         price_usd_per_hour=Decimal("0.123"),
         kind=LeakKind.DESTROY_FAILING,
         since=began_at,
-        cost_usd=Decimal("0.00034167"),
+        cost_usd=Decimal("0.000341666667"),
         why="it is being shut down (an admin ended it: old), and the last 2 destroy calls failed: "
         "termination protection is on",
         remedy="mend what the error says; it is tried again every 10 s",

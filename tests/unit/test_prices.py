@@ -65,7 +65,7 @@ def _row(cents: int, at_h: float, source: PriceSource, zone: str = "") -> PriceR
 
 def _told(rows: Iterable[PriceRow], at_h: float) -> tuple[int, PriceSource]:
     at_ms = int(at_h * MS_PER_HOUR)
-    ((_, _, price),) = PriceBook(rows).spans(_bill(), at_ms, at_ms + 1)
+    price = PriceBook(rows).at(_bill(), at_ms)
     return price.nusd_per_hour // _CENT, price.source
 
 
@@ -239,6 +239,28 @@ def test_what_the_cloud_tells_is_written_down_and_told_when_it_differs(tmp_path:
             ("history", "a", 3600.0, 20_000_000),
             ("history", "a", 4000.0, 40_000_000),
         ]
+
+
+def test_the_price_in_force_is_that_of_the_ledger_for_the_zone_of_an_instance(
+    tmp_path: Path,
+) -> None:
+    with store_in(tmp_path) as store, asyncio.Runner() as loop:
+        keeping = Keeping(store, loop)
+
+        def now_is(zone: str) -> tuple[int, PriceSource]:
+            bill = _bill(billed=Billed(zone=zone))
+            price = keeping.keeper.in_force().of(bill)
+            return price.nusd_per_hour // _CENT, price.source
+
+        assert now_is("a") == (5, PriceSource.CONFIG)
+        keeping.market.says("0.03", ("a", 4000.0, "0.02"))
+        keeping.look()
+        assert (now_is("a"), now_is("b")) == ((2, PriceSource.HISTORY), (3, PriceSource.DRIVER))
+        keeping.market.says("0.03")
+        keeping.look()
+        assert now_is("a") == (2, PriceSource.HISTORY), "what was told before goes on to count"
+        keeping = Keeping(store, loop, at=_DAY_S)
+        assert now_is("a") == (2, PriceSource.HISTORY), "also after a restart"
 
 
 def test_an_old_price_keeps_its_value_and_is_told_once_it_is_an_hour_old(tmp_path: Path) -> None:

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longshore.pool.model import (
-    AttemptExit,
-    AttemptOrder,
-    AttemptReport,
-    AttemptUsage,
-    ExitKind,
-)
+from longshore.pool.model import AttemptExit, AttemptOrder, AttemptReport, ExitKind
 from longshore.pool.remote.wire import (
     MAX_LINE_BYTES,
     Exited,
@@ -31,6 +25,7 @@ from longshore.pool.remote.wire import (
     encode_line,
     order_fields,
 )
+from longshore.pool.usage import AttemptUsage
 
 EXIT = {
     "kind": "out_of_memory",

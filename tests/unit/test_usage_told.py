@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 
-from longshore.pool.model import AttemptExit, AttemptReport, AttemptUsage, ExitKind
+from longshore.pool.model import AttemptExit, AttemptReport, ExitKind
+from longshore.pool.usage import AttemptUsage
 from tests.api_server import connected
 from tests.rigs.api import ApiRig
 from tests.rigs.engine import Rig

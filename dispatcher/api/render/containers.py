@@ -34,7 +34,8 @@ from longshore.dispatcher.domain.queries import LISTED_ATTEMPTS
 from longshore.dispatcher.explain.explanation import WaitStatus
 from longshore.dispatcher.service.spent import ContainerSpent
 from longshore.drivers.interface import Resources
-from longshore.pool.model import AttemptUsage, SecretKind, SecretUse
+from longshore.pool.model import SecretKind, SecretUse
+from longshore.pool.usage import AttemptUsage
 
 NO_STANDING = WaitStatus()
 """How a container stands that does not wait."""

@@ -126,6 +126,7 @@ def _leak(leak: Leak) -> LeakAnswer:
         why=leak.why,
         remedy=leak.remedy,
         resource=leak.resource_id or None,
+        uncertain_usd=usd(leak.uncertain_usd),
     )
 
 

@@ -68,7 +68,8 @@ class InstanceRoutes:
     async def leaks(self, request: web.Request) -> web.Response:
         """Answer a page of what is billed and not wanted."""
         cursor, limit = QueryString(request, PAGE_PARAMETERS).page()
-        return json_response(leak_list(self._instances.leaks(cursor=cursor, limit=limit)))
+        report = await self._instances.leaks(cursor=cursor, limit=limit)
+        return json_response(leak_list(report))
 
     async def strays(self, request: web.Request) -> web.Response:
         """Answer a page of the strays that are kept."""

@@ -164,7 +164,8 @@ class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `instance` is null for a launch whose instance is not known, `launch` (its token) for an
     instance, both for `resource`, a volume or network interface that an instance left; the price is
-    null where nobody knows it.
+    null where nobody knows it. It is that of now; `cost_usd` is what the ledger has of it since it
+    became unwanted, and `uncertain_usd` how much may be billed beside that, or not at all.
     """
 
     instance: str | None
@@ -177,6 +178,7 @@ class LeakAnswer(msgspec.Struct, frozen=True, kw_only=True):
     why: Annotated[str, NEVER_ABSENT]
     remedy: str
     resource: str | None = None
+    uncertain_usd: Decimal
 
 
 class LeakList(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,20 +53,30 @@ def _row(leak: LeakAnswer) -> tuple[str, ...]:
         leak.instance_type,
         times.age(leak.since),
         output.price(leak.price_usd_per_hour or Decimal(0)),
-        output.money(leak.cost_usd) if leak.price_usd_per_hour else "",
+        _cost(leak) if leak.price_usd_per_hour else "",
         leak.why,
         leak.remedy,
     )
+
+
+def _cost(leak: LeakAnswer) -> str:
+    """Return what a leak has cost; of one that likely is not there, what it may have at most."""
+    if leak.uncertain_usd and not leak.cost_usd:
+        return f"up to {output.money(leak.uncertain_usd)}"
+    return output.money(leak.cost_usd)
 
 
 def _total(items: Sequence[LeakAnswer]) -> str:
     """Return the sum in one sentence; what has no known price is told apart."""
     price = sum((each.price_usd_per_hour or Decimal(0) for each in items), Decimal(0))
     cost = sum((each.cost_usd for each in items), Decimal(0))
+    uncertain = sum((each.uncertain_usd for each in items), Decimal(0))
     unpriced = sum(1 for each in items if not each.price_usd_per_hour)
     parts = [f"{len(items)} in all"]
     if price:
         parts += [output.price(price), f"{output.money(cost)} so far"]
+    if uncertain:
+        parts.append(f"{output.money(uncertain)} uncertain")
     if unpriced:
         parts.append(f"{unpriced} of unknown price")
     return ", ".join(parts)
