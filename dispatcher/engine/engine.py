@@ -343,8 +343,6 @@ class Engine:
         The next pass asks each class anew which types it may have (`Reservations.update`).
         """
         self.pool.reprice(usd_per_hour)
-        opened = sorted(set(self.table.open_attempts.values()))
-        self.table.spend.reprice(usd_per_hour, [self.table.containers[each] for each in opened])
         self.table.queue.refit()
 
     def _confirm(self, asked: int | None) -> None:

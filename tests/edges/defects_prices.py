@@ -67,8 +67,8 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="attempts_keep_the_price_they_began_at",
         guard="Limits count an attempt at what its instance costs now",
-        file="dispatcher/state/attempt_spend.py",
-        old="        self._usd_per_hour.update(usd_per_hour)\n",
+        file="dispatcher/scheduler/placement/spend.py",
+        old="        self._attempts.priced(worker_id, price)\n",
         new="",
         test=f"{_LIVE}::test_limits_count_instances_and_attempts_at_the_price_of_now",
     ),

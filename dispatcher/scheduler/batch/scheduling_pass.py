@@ -260,7 +260,7 @@ class SchedulingPass:
     def _budget(self, classes: list[RequestClass]) -> PassBudget | None:
         if self.spend is None:
             return None
-        return self.spend.budget(self.table.spend, classes, self.fleet_sync.fleet)
+        return self.spend.budget(classes, self.fleet_sync.fleet)
 
     def _limits(self, budget: Budget | None, now: float) -> Limits:
         pool = self.pool

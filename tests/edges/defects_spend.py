@@ -1,0 +1,69 @@
+"""Planted defects of limits of spending; what they are is in `defect`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.edges.defect import EdgeDefect
+
+_ATTEMPTS = "dispatcher/state/attempt_spend.py"
+_SPEND = "dispatcher/scheduler/placement/spend.py"
+_TEST = "tests/unit/test_spend.py"
+_FLOW = "tests/unit/test_spend_flow.py"
+_PARTS = (
+    f"{_TEST}::test_those_on_one_instance_cost_no_more_than_it_does_and_leave_their_parts_to_others"
+)
+
+SPEND: Final[tuple[EdgeDefect, ...]] = (
+    EdgeDefect(
+        name="a_full_instance_costs_more_than_it_does",
+        guard="Where the shares on an instance exceed the whole, limits count parts of it",
+        file=_ATTEMPTS,
+        old="price * share // max(SHARE_UNITS, shares)",
+        new="price * share // SHARE_UNITS",
+        test=_PARTS,
+    ),
+    EdgeDefect(
+        name="who_comes_makes_nobody_cheaper",
+        guard="Who comes to a full instance, or leaves it, changes what the others count",
+        file=_ATTEMPTS,
+        old="is_tight = max(self.shares, self.shares + share) > SHARE_UNITS",
+        new="is_tight = False",
+        test=_PARTS,
+    ),
+    EdgeDefect(
+        name="who_leaves_is_counted_on",
+        guard="An attempt that is over occupies nothing",
+        file=_ATTEMPTS,
+        old="        self._count(occupied.add(known.account, -known.share))\n",
+        new="",
+        test=_PARTS,
+    ),
+    EdgeDefect(
+        name="a_whole_instance_is_not_enough",
+        guard="Nobody is asked for more than the price of an instance for room on it",
+        file=_SPEND,
+        old="part_usd_per_hour(price, min(own, SHARE_UNITS), SHARE_UNITS)",
+        new="part_usd_per_hour(price, own, SHARE_UNITS)",
+        test=f"{_TEST}::test_whoever_pays_a_whole_instance_gets_the_rest_of_it_for_nothing",
+    ),
+    EdgeDefect(
+        name="room_is_cheap_in_company",
+        guard="Room is asked for at what it costs once others have left",
+        file=_SPEND,
+        old="claimed + occupied.by_subject.get(subject, 0)",
+        new="claimed",
+        test=(
+            "tests/property/test_spend_as_booked.py"
+            "::test_room_is_asked_for_at_what_it_costs_once_others_have_left"
+        ),
+    ),
+    EdgeDefect(
+        name="committed_is_more_than_an_instance",
+        guard="What budgets count as committed is the ledger's part of an instance",
+        file="dispatcher/service/running_work.py",
+        old="part_usd_per_hour(attempt.price_usd_per_hour, share, shares)",
+        new="part_usd_per_hour(attempt.price_usd_per_hour, share, 0)",
+        test=f"{_FLOW}::test_what_runs_on_one_instance_commits_no_more_than_it_costs",
+    ),
+)
