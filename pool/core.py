@@ -471,7 +471,7 @@ class PoolCore:
                 worker_id=worker.id,
                 state=worker.state.value,
                 reason=gone,
-                seen_at=_seen_at(worker),
+                seen_at=_heard_at(worker),
             )
         )
         self.bills.handed_in[worker.id] = worker.cloud.billed
@@ -546,9 +546,14 @@ class PoolCore:
         self.notices.append(LaunchEnded(token=token))
 
 
+def _heard_at(worker: Worker) -> float | None:
+    """Return when a worker was heard of last, None where that was before a restart."""
+    return max(worker.link.last_contact, worker.cloud.listed_at) or None
+
+
 def _seen_at(worker: Worker) -> float:
-    """Return when a worker was heard of last; of one from before a restart it is not known."""
-    return max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at
+    """Return when a worker was heard of last; of one from before a restart, when it was missed."""
+    return _heard_at(worker) or worker.appeared_at
 
 
 # ---- the invariants of the pool's state, which tests look at after every event -------------------

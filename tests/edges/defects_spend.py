@@ -66,4 +66,15 @@ SPEND: Final[tuple[EdgeDefect, ...]] = (
         new="part_usd_per_hour(attempt.price_usd_per_hour, share, 0)",
         test=f"{_FLOW}::test_what_runs_on_one_instance_commits_no_more_than_it_costs",
     ),
+    EdgeDefect(
+        name="a_start_is_a_sign_of_life",
+        guard="What an instance did that no process heard of any more is uncertain",
+        file="pool/core.py",
+        old="                reason=gone,\n                seen_at=_heard_at(worker),",
+        new="                reason=gone,\n                seen_at=_seen_at(worker),",
+        test=(
+            "tests/unit/test_cost_recorder.py"
+            "::test_a_process_that_never_heard_of_an_instance_has_not_seen_it"
+        ),
+    ),
 )
