@@ -60,8 +60,8 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         name="instances_keep_the_price_they_were_bought_at",
         guard="Limits count an instance at what it costs now",
         file="pool/core.py",
-        old="                self.touch(worker.id)\n\n    def note_changed",
-        new="\n    def note_changed",
+        old="                self.touch(worker.id)\n            self.price_in_zone(worker)\n",
+        new="            self.price_in_zone(worker)\n",
         test=f"{_LIVE}::test_limits_count_instances_and_attempts_at_the_price_of_now",
     ),
     EdgeDefect(

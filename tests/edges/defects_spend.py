@@ -9,6 +9,7 @@ from tests.edges.defect import EdgeDefect
 _ATTEMPTS = "dispatcher/state/attempt_spend.py"
 _SPEND = "dispatcher/scheduler/placement/spend.py"
 _TEST = "tests/unit/test_spend.py"
+_LIVE = "tests/unit/test_live_prices.py"
 _FLOW = "tests/unit/test_spend_flow.py"
 _PARTS = (
     f"{_TEST}::test_those_on_one_instance_cost_no_more_than_it_does_and_leave_their_parts_to_others"
@@ -75,6 +76,25 @@ SPEND: Final[tuple[EdgeDefect, ...]] = (
         test=(
             "tests/unit/test_cost_recorder.py"
             "::test_a_process_that_never_heard_of_an_instance_has_not_seen_it"
+        ),
+    ),
+    EdgeDefect(
+        name="a_zone_that_is_told_late_costs_what_its_type_does",
+        guard="Limits count an instance at the price of its zone as soon as that is known",
+        file="pool/billing.py",
+        old="        core.price_in_zone(worker)\n",
+        new="",
+        test=f"{_LIVE}::test_who_is_there_costs_what_is_told_of_its_zone",
+    ),
+    EdgeDefect(
+        name="a_start_forgets_prices_of_zones",
+        guard="What an earlier process was told of zones counts after a start",
+        file="dispatcher/service/prices.py",
+        old="        if self._in_zones:\n",
+        new="        if not self._in_zones:\n",
+        test=(
+            "tests/unit/test_prices.py"
+            "::test_prices_of_zones_are_told_when_they_move_and_by_the_next_process_again"
         ),
     ),
 )

@@ -40,7 +40,7 @@ OTHERS = (
             "service",
         )
     ),
-    *("drivers/", "pool/open_bills.py", "pool/rate_limits.py"),
+    *("drivers/", "pool/billing.py", "pool/open_bills.py", "pool/rate_limits.py"),
     # What a spent budget stops: no seed of the simulation has a budget.
     *("dispatcher/engine/engine.py", "dispatcher/state/containers.py"),
     *("dispatcher/scheduler/elastic/controller.py", "dispatcher/scheduler/system/"),

@@ -14,7 +14,7 @@ there. Once an attempt is open it counts as in the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import (
@@ -111,7 +111,7 @@ class InstanceSpend:
         self._of_workers += price
         charge = self.charges.pop(worker_id, None) or self._charge_of(worker.token)
         if charge is not None and not worker.is_ready:
-            self.charges[worker_id] = charge
+            self.charges[worker_id] = replace(charge, price_usd_per_hour=price)
 
     def _expect(self, launches: Iterable[PendingLaunch]) -> None:
         """Take in launches; what came of one and is missing is counted as such."""
