@@ -44,6 +44,7 @@ OTHERS = (
     # What a spent budget stops: no seed of the simulation has a budget.
     *("dispatcher/engine/engine.py", "dispatcher/state/containers.py"),
     *("dispatcher/scheduler/elastic/controller.py", "dispatcher/scheduler/system/"),
+    "dispatcher/scheduler/elastic/end_reasons.py",
     # What a new price changes, and limits of spending: no seed has them.
     *("dispatcher/scheduler/placement/fleet_sync.py", "dispatcher/state/attempt_spend.py"),
     "dispatcher/scheduler/placement/spend.py",

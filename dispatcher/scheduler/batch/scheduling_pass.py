@@ -382,7 +382,7 @@ class SchedulingPass:
         if container is None or container.has_open_attempt:
             return None
         if container.priority == 0:
-            return WaitReason(code="held", message="held back: its priority is 0")
+            return self.table.why_not_begin(container)
         claimed = self.claimed_slot(container_id)
         place = _claim(claimed) if claimed is not None else self.evictions.reason(container_id)
         if place is not None:
