@@ -37,6 +37,7 @@ def hear(core: PoolCore, worker: Worker, seen: InstanceSeen) -> None:
     before = worker.cloud.billed
     worker.cloud.billed = before.once_told(seen.billed)
     if worker.cloud.billed != before:
+        core.price_in_zone(worker)
         core.note_changed(worker, _news(before, worker.cloud.billed))
 
 

@@ -103,6 +103,7 @@ class PoolCore:
       `listed_at` is when the latest one began, `listing_op` the one under way, 0 for none;
       `listing_problem` is why the latest failed, "" if it did not, `listing_trouble` since when
       they do.
+    - `zone_prices` is what an hour costs in zones, by type and zone, as far as it was told.
     - `machines` is what the machines of a type have, by its name, where that is clearly less than
       the type says (`pool.sizes`).
     - `boot_failures` is how many instances in a row were of no use, `boot_failure_reason` why the
@@ -136,6 +137,7 @@ class PoolCore:
         """
         self.settings = settings
         self.types = dict(types)
+        self.zone_prices: dict[tuple[str, str], Decimal] = {}
         self.cluster = cluster
         self.store = store
         self.spares_unknown = spares_unknown
@@ -239,6 +241,7 @@ class PoolCore:
         if worker.noted is not None and worker.noted.until is not None:
             self.timers.set(TimerKind.RELEASE, worker.id, worker.noted.until)
         self.workers[seen.id] = worker
+        self.price_in_zone(worker)
         self.doubtful.pop(seen.id, None)
         self.bind_launch(worker, tags.get(TOKEN_TAG, ""))
         for attempt in self.attempts_on(seen.id):
@@ -263,8 +266,14 @@ class PoolCore:
         """Return a type as its instances turned out to be, which is as it is for most."""
         return found_as(type_, self.machines.get(type_.name))
 
-    def reprice(self, usd_per_hour: Mapping[str, Decimal]) -> None:
-        """Let types, and the instances of them, cost what an hour does now; others stay."""
+    def reprice(
+        self, usd_per_hour: Mapping[str, Decimal], in_zones: Mapping[tuple[str, str], Decimal]
+    ) -> None:
+        """Let types, and the instances of them, cost what an hour does now; others stay.
+
+        `in_zones` is by type and zone; 0 is no price.
+        """
+        self.zone_prices.update(in_zones)
         for name, price in sorted(usd_per_hour.items()):
             if name in self.types:
                 self.types[name] = replace(self.types[name], price_usd_per_hour=price)
@@ -273,6 +282,14 @@ class PoolCore:
             if price != worker.type.price_usd_per_hour:
                 worker.type = replace(worker.type, price_usd_per_hour=price)
                 self.touch(worker.id)
+            self.price_in_zone(worker)
+
+    def price_in_zone(self, worker: Worker) -> None:
+        """Let a worker cost what is told of its zone, if anything is."""
+        price = self.zone_prices.get((worker.type.name, worker.cloud.billed.zone)) or None
+        if price != worker.cloud.zone_usd_per_hour:
+            worker.cloud.zone_usd_per_hour = price
+            self.touch(worker.id)
 
     def note_changed(self, worker: Worker, why: str, *, warns: bool = False) -> None:
         """Tell the engine that a worker is new or changed, and why; `warns` of what is wrong."""
@@ -475,7 +492,7 @@ class PoolCore:
                 worker_id=worker.id,
                 state=worker.state.value,
                 reason=gone,
-                seen_at=_seen_at(worker),
+                seen_at=_heard_at(worker),
             )
         )
         self.bills.handed_in[worker.id] = worker.cloud.billed
@@ -559,9 +576,14 @@ class PoolCore:
             self.doubted_launches.discard(token)
 
 
+def _heard_at(worker: Worker) -> float | None:
+    """Return when a worker was heard of last, None where that was before a restart."""
+    return max(worker.link.last_contact, worker.cloud.listed_at) or None
+
+
 def _seen_at(worker: Worker) -> float:
-    """Return when a worker was heard of last; of one from before a restart it is not known."""
-    return max(worker.link.last_contact, worker.cloud.listed_at) or worker.appeared_at
+    """Return when a worker was heard of last; of one from before a restart, when it was missed."""
+    return _heard_at(worker) or worker.appeared_at
 
 
 # ---- the invariants of the pool's state, which tests look at after every event -------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Final, assert_never
 
@@ -364,6 +365,8 @@ class CloudRecord:
     reason: str = ""
     #: All that was ever told of its billing.
     billed: Billed = NOTHING_BILLED
+    #: What an hour of its type costs in its zone now, None where that is not told.
+    zone_usd_per_hour: Decimal | None = None
 
     @property
     def says(self) -> str:

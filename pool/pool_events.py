@@ -41,13 +41,14 @@ class WorkerChanged:
 class WorkerGone:
     """The cloud no longer lists a worker; it is forgotten. `state` is what it was until then.
 
-    `seen_at` is when it was heard of last, by a session or a listing, in seconds since the epoch.
+    `seen_at` is when it was heard of last, by a session or a listing, in seconds since the epoch;
+    None where this process never heard of it.
     """
 
     worker_id: str
     state: str
     reason: str
-    seen_at: float
+    seen_at: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

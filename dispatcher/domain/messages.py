@@ -597,9 +597,14 @@ class BudgetStopsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricesChanged:
-    """What an hour of an instance costs now, in USD, by type, where the cloud has told it."""
+    """What an hour of an instance costs now, in USD, where the cloud has told it.
+
+    `usd_per_hour` is by type, `in_zones` by type and zone: that counts first for who is there, and
+    0 is no price.
+    """
 
     usd_per_hour: Mapping[str, Decimal]
+    in_zones: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

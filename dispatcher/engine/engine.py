@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import assert_never
 
 from longshore.dispatcher.domain.containers import (
@@ -314,7 +313,7 @@ class Engine:
                 self._take_in_terms(event)
             case PricesChanged():
                 self._dirty = True
-                self._reprice(event.usd_per_hour)
+                self._reprice(event)
             case CompletionsWatched():
                 self.workflow.watch_completions(event.roots)
                 self._confirm(event.asked)
@@ -337,14 +336,12 @@ class Engine:
         for job_id in self.table.jobs.job_ids():
             self.workloads.changed(job_id)
 
-    def _reprice(self, usd_per_hour: Mapping[str, Decimal]) -> None:
+    def _reprice(self, event: PricesChanged) -> None:
         """Let all that is bought, limited and explained go by what types cost now.
 
         The next pass asks each class anew which types it may have (`Reservations.update`).
         """
-        self.pool.reprice(usd_per_hour)
-        opened = sorted(set(self.table.open_attempts.values()))
-        self.table.spend.reprice(usd_per_hour, [self.table.containers[each] for each in opened])
+        self.pool.reprice(event.usd_per_hour, event.in_zones)
         self.table.queue.refit()
 
     def _confirm(self, asked: int | None) -> None:

@@ -420,7 +420,7 @@ class EngineView:
         if spend is None:
             return []
         table, fleet = self._engine.table, self._engine.scheduling.fleet_sync.fleet
-        budget = spend.budget(table.spend, table.queue.classes(), fleet)
+        budget = spend.budget(table.queue.classes(), fleet)
         found = []
         for kind, name in (("project", container.project), ("user", container.user)):
             subject = SpendSubject(kind, name)

@@ -30,6 +30,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job
+from longshore.dispatcher.domain.may_begin import why_job_not_begin
 from longshore.dispatcher.domain.messages import (
     Change,
     JobRevised,
@@ -46,7 +47,6 @@ from longshore.dispatcher.scheduler.placement import wait_reasons
 from longshore.dispatcher.scheduler.system import model as steps
 from longshore.dispatcher.scheduler.system.apply import stop_reason_of
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts, counts, price_change
-from longshore.dispatcher.scheduler.system.snapshot import is_held
 from longshore.dispatcher.service.dry_run_model import JobPlan, PlannedCreate, PlannedStep
 from longshore.dispatcher.service.job_factory import container_in, run_of
 from longshore.dispatcher.state.attempt_end import in_words
@@ -350,8 +350,9 @@ def _per_instance(done: _Done) -> Planning:
         reports=tuple(report for report in decided.reports if report.job_id == job_id),
     )
     job = view.job(job_id)
-    if job is not None and is_held(job):
-        own = _as_held(own, job)
+    why = None if job is None else why_job_not_begin(job, stops=view.budget_stops)
+    if why is not None:
+        own = _as_held(own, why)
     yield
     money = price_change(own, lambda attempt_id: _cheapest(view, attempt_id))
     return JobPlan(
@@ -398,12 +399,11 @@ def _reasons(view: EngineView, own: steps.SystemPlan, job_id: str) -> Iterator[W
             yield report.reason
 
 
-def _as_held(own: steps.SystemPlan, job: Job) -> steps.SystemPlan:
-    """Return what a plan comes to for a job that is held: it starts nothing, and evicts nobody."""
-    why = WaitReason(code="held", message="held back: its priority is 0")
-    if job.held:
-        message = f"its job {job.id} is held, and starts nothing until it is released"
-        why = WaitReason(code="job_held", message=message)
+def _as_held(own: steps.SystemPlan, why: WaitReason) -> steps.SystemPlan:
+    """Return what a plan comes to for a job that may not begin, and why not.
+
+    It starts nothing, and evicts nobody.
+    """
     return replace(own, steps=tuple(_unless_held(step, why) for step in own.steps))
 
 

@@ -87,6 +87,8 @@ class PriceKeeper:
         self._since = self._began_at = now()
         self._failure = ""
         self._book = PriceBook(())
+        #: What an hour costs in zones, by type and zone, as it was told last.
+        self._in_zones: dict[tuple[str, str], Decimal] = {}
         #: When the price of a type was told last, in seconds since the epoch, by its name.
         self.told_at: dict[str, float] = {}
 
@@ -108,13 +110,20 @@ class PriceKeeper:
         heard = [r.valid_from_ms / 1000 for r in known if r.price.source is PriceSource.HISTORY]
         self._since = max([*heard, self._now() - CATCH_UP_S]) if heard else self._now()
         for row in known:
+            if row.price.source is PriceSource.HISTORY:
+                self._in_zones[row.type_name, row.zone] = usd_per_hour(row.price.nusd_per_hour)
             is_live = row.price.source is PriceSource.DRIVER and bool(row.price.nusd_per_hour)
             if is_live and row.type_name in self._types:
                 self._reprice(row.type_name, usd_per_hour(row.price.nusd_per_hour))
                 self.told_at[row.type_name] = row.valid_from_ms / 1000
 
     async def follow(self, market: LiveMarket) -> None:
-        """Ask for prices until cancelled; what fails is tried again."""
+        """Ask for prices until cancelled; what fails is tried again.
+
+        What an earlier process was told of zones counts meanwhile.
+        """
+        if self._in_zones:
+            market.tell(PricesChanged(usd_per_hour={}, in_zones=dict(self._in_zones)))
         while True:
             await self.look(market)
             await asyncio.sleep(ASK_EACH_S)
@@ -149,7 +158,8 @@ class PriceKeeper:
             replace(_row(self._types[name], price, now_ms), price=_at(price, PriceSource.DRIVER))
             for name, price in whole.items()
         ]
-        rows += self._history(told.in_zones, now_ms)
+        history = self._history(told.in_zones, now_ms)
+        rows += history
         try:
             await self._add(rows)
         except (StoreBusy, StoreClosed) as error:
@@ -161,8 +171,14 @@ class PriceKeeper:
         changed = {n: p for n, p in whole.items() if self._types[n].price_usd_per_hour != p}
         for name, price in changed.items():
             self._reprice(name, price)
-        if changed:
-            tell(PricesChanged(usd_per_hour=changed))
+        latest = {
+            (row.type_name, row.zone): usd_per_hour(row.price.nusd_per_hour)
+            for row in sorted(history, key=lambda row: row.valid_from_ms)
+        }
+        moved = {key: price for key, price in latest.items() if self._in_zones.get(key) != price}
+        self._in_zones |= moved
+        if changed or moved:
+            tell(PricesChanged(usd_per_hour=changed, in_zones=moved))
 
     def _history(self, in_zones: Sequence[ZonePrice], now_ms: int) -> list[PriceRow]:
         """Return what prices in zones were since the last answer; of what held then, the latest."""

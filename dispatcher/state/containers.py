@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from longshore.dispatcher.domain.budgets import BudgetStop, first_stop
+from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
@@ -23,8 +23,8 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.feasibility import given_on
-from longshore.dispatcher.domain.jobs import JobType
-from longshore.dispatcher.domain.ledger import Account
+from longshore.dispatcher.domain.jobs import Job, JobType
+from longshore.dispatcher.domain.may_begin import stop_of, why_job_not_begin, why_not_begin
 from longshore.dispatcher.domain.messages import (
     AddContainer,
     Change,
@@ -314,20 +314,17 @@ class ContainerTable:
                 # A claim of one that does not wait any more is given up by the next pass.
                 self.wait(container, latest(container))
 
-    def budget_stop(
-        self, project: str, user: str, labels: tuple[tuple[str, str], ...]
-    ) -> BudgetStop | None:
-        """Return the budget that lets nothing new of somebody begin, None for none."""
-        account = Account(project=project, user=user, labels=labels)
-        return first_stop(account, self.budget_stops)
+    def why_not_begin(self, container: Container) -> WaitReason | None:
+        """Return what holds a container back, whatever room there is; None for nothing."""
+        job_is_held = Gate.JOB_HELD in self.gates.blocks(container.id)
+        return why_not_begin(container, job_is_held=job_is_held, stops=self.budget_stops)
 
-    def why_over_budget(self, container: Container) -> WaitReason | None:
-        """Return why a container waits for its budget, None where that is not spent."""
-        stop = self.budget_stop(container.project, container.user, container.spec.labels)
-        return None if stop is None else stop.reason
+    def why_job_not_begin(self, job: Job) -> WaitReason | None:
+        """Return what holds back all of a job of one task; None for nothing."""
+        return why_job_not_begin(job, stops=self.budget_stops)
 
     def _gate_by_budgets(self, container: Container) -> None:
-        if self.why_over_budget(container) is None:
+        if stop_of(container, self.budget_stops) is None:
             self.gates.unblock(container.id, Gate.BUDGET)
         else:
             self.gates.block(container.id, Gate.BUDGET)

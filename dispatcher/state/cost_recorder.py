@@ -55,6 +55,8 @@ _OUTCOMES = {
     AttemptOutcome.CANCELLED: CostOutcome.LOST_CANCELLED,
 }
 
+_MAY_BE_GONE = frozenset({BilledState.UNREACHABLE, BilledState.UNWANTED})
+
 
 @dataclass(slots=True, kw_only=True)
 class _Book:
@@ -69,6 +71,8 @@ class _Book:
     metered_ms: int = 0
     shares: float = 0.0
     joined_ms: dict[str, float] = field(default_factory=dict)
+    #: When it certainly was there, by what an earlier process wrote of it.
+    there_ms: int = 0
     #: What the cloud had told of its billing when the bill was looked at last, and which launch it
     #: was known to be of then, "" for none.
     heard: Billed | None = None
@@ -153,6 +157,7 @@ class CostRecorder:
                     self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
             book = self._books[bill.instance_id] = _Book(bill=bill, state=states[0])
+            book.there_ms = _there_ms(bill, open_)
             attempts = sorted((e.from_ms, e.holder, e) for e in open_ if e.holder != OF_INSTANCE)
             for from_ms, _, interval in attempts:
                 book.join(interval, from_ms)
@@ -172,15 +177,19 @@ class CostRecorder:
         self._table.ended_as.clear()
         return changes
 
-    def gone(self, worker_id: str, *, seen_at: float, now: float) -> list[Change]:
-        """Return what is to be written of a worker that is gone; it was last seen at `seen_at`."""
+    def gone(self, worker_id: str, *, seen_at: float | None, now: float) -> list[Change]:
+        """Return what is to be written of a worker that is gone.
+
+        It was last heard of at `seen_at`, None for before this process began: then what that wrote
+        of it when it was there is the last that is known.
+        """
         book = self._books.pop(worker_id, None)
         if book is None:
             return []
         at_ms = max(ms_of(now), book.latest_ms)
         changes: list[Change] = [self._closed(each, at_ms) for each in _by_holder(book.attempts)]
         changes.append(SaveInterval(interval=replace(book.state, until_ms=at_ms)))
-        seen_ms = min(at_ms, ms_of(seen_at))
+        seen_ms = min(at_ms, book.there_ms if seen_at is None else ms_of(seen_at))
         bill = replace(book.bill, seen_ms=seen_ms, gone_ms=at_ms)
         self._ended[worker_id] = bill
         for id_ in list(self._ended)[: max(0, len(self._ended) - MOST_ENDED)]:
@@ -375,6 +384,16 @@ class CostRecorder:
             used_ms=_first(bill.used_ms, at_ms, bool(book.attempts)),
             unwanted_ms=_first(bill.unwanted_ms, at_ms, unwanted),
         )
+
+
+def _there_ms(bill: InstanceBill, open_: Iterable[Interval]) -> int:
+    """Return when an instance certainly was there.
+
+    Who became unreachable may not have been, nor who was to end: it may have been missing by then.
+    """
+    begun = (e.from_ms for e in open_ if e.state not in _MAY_BE_GONE)
+    known = (bill.running_ms or 0, bill.ready_ms or 0, bill.used_ms or 0)
+    return max(bill.created_ms, *known, *begun)
 
 
 def _first(known_ms: int | None, at_ms: int, is_so: bool) -> int | None:

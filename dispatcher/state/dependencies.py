@@ -362,8 +362,7 @@ class Workflow:
         """Return what a container waits for beside room, None for nothing."""
         block = self._table.gates.blocks(container.id)
         if Gate.JOB_HELD in block:
-            message = f"its job {container.job_id} is held, and starts nothing until it is released"
-            return WaitReason(code="job_held", message=message)
+            return self._table.why_not_begin(container)
         if Gate.AFTER in block:
             return _after(self._dependencies.needs(container.id))
         if Gate.MAX_RUNNING in block:
@@ -371,7 +370,7 @@ class Workflow:
         if Gate.SECRETS in block:
             return why_withheld(container, self._table.known_secrets)
         if Gate.BUDGET in block:
-            return self._table.why_over_budget(container)
+            return self._table.why_not_begin(container)
         return None
 
 

@@ -12,8 +12,11 @@ from longshore.pool.tags import is_stand_in
 def price_of(worker: Worker, record: InstanceRecord | None) -> Decimal:
     """Return a worker's price; where its type is not known (any more), what it was bought for.
 
-    That is 0 where nobody knows it. `record` is what is kept of the worker, None for nothing.
+    What is told of its zone counts first, as in the ledger. It is 0 where nobody knows it. `record`
+    is what is kept of the worker, None for nothing.
     """
+    if worker.cloud.zone_usd_per_hour is not None:
+        return worker.cloud.zone_usd_per_hour
     if is_stand_in(worker.type.name) and record is not None:
         return record.price_usd_per_hour
     return worker.type.price_usd_per_hour

@@ -59,7 +59,12 @@ class SpendLimits:
     @property
     def exist(self) -> bool:
         """Return whether there is any limit at all."""
-        return self.cluster is not None or any(self._by_name.values())
+        return self.cluster is not None or self.of_subjects
+
+    @property
+    def of_subjects(self) -> bool:
+        """Return whether any project or user has a limit."""
+        return any(self._by_name.values())
 
     def of(self, subject: SpendSubject) -> Decimal | None:
         """Return what a project or a user may spend an hour, None for no limit."""
@@ -68,7 +73,7 @@ class SpendLimits:
 
     def account_of(self, container: Container) -> SpendSubjects:
         """Return whose limits a container counts against: only of those that have one."""
-        if not any(self._by_name.values()):
+        if not self.of_subjects:
             return ()
         return self.account_for(payer_of(container))
 

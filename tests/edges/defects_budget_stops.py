@@ -30,8 +30,8 @@ BUDGET_STOPS: Final[tuple[EdgeDefect, ...]] = (
         name="a_spent_budget_stops_nobody_who_waits",
         guard="What waits when a budget is spent starts no more",
         file=_TABLE,
-        old="                self.wait(container, latest(container))\n\n    def budget_stop",
-        new="                pass\n\n    def budget_stop",
+        old="                self.wait(container, latest(container))\n\n    def why_not_begin",
+        new="                pass\n\n    def why_not_begin",
         test=f"{_STOPS}::test_what_runs_goes_on_and_is_not_followed_by_what_waits",
     ),
     EdgeDefect(
@@ -46,17 +46,42 @@ BUDGET_STOPS: Final[tuple[EdgeDefect, ...]] = (
         name="elastic_jobs_have_no_budget",
         guard="A spent budget stops elastic jobs",
         file="dispatcher/scheduler/elastic/controller.py",
-        old="        holding = Gate.JOB_HELD | Gate.BUDGET\n",
-        new="        holding = Gate.JOB_HELD\n",
+        old="            elif (why := self._table.why_not_begin(container)) is not None:\n",
+        new=(
+            "            elif (why := self._table.why_not_begin(container)) is not None"
+            ' and why.code != "budget":\n'
+        ),
         test=f"{_STOPS}::test_an_elastic_job_begins_nothing_and_grows_no_more",
     ),
     EdgeDefect(
         name="daemons_have_no_budget",
         guard="A spent budget stops system and sysbatch jobs",
         file="dispatcher/scheduler/system/controller.py",
-        old="        return job if stop is None else replace(job, held=True)\n",
+        old=(
+            "        return job if self._table.why_job_not_begin(job) is None"
+            " else replace(job, held=True)\n"
+        ),
         new="        return job\n",
         test=f"{_STOPS}::test_a_daemon_comes_to_no_new_instance_and_runs_on_where_it_is",
+    ),
+    EdgeDefect(
+        name="a_plan_does_not_know_budgets",
+        guard="A plan of a system job whose budget is spent starts nothing, and says which budget",
+        file="dispatcher/service/dry_run.py",
+        old="why_job_not_begin(job, stops=view.budget_stops)",
+        new="why_job_not_begin(job, stops=())",
+        test=(
+            "tests/unit/test_job_planning.py"
+            "::test_a_job_whose_budget_is_spent_starts_nothing_in_its_plan"
+        ),
+    ),
+    EdgeDefect(
+        name="who_is_behind_hears_of_a_priority",
+        guard="Who waits behind one that may not begin is told what holds that back",
+        file="dispatcher/scheduler/elastic/end_reasons.py",
+        old="which may not begin: {why.message}",
+        new="which may not begin: its priority is 0",
+        test=f"{_STOPS}::test_who_waits_behind_one_that_it_stops_hears_of_the_budget_and_until_when",
     ),
     EdgeDefect(
         name="daemons_stay_held_by_a_budget",

@@ -24,6 +24,7 @@ from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_secrets import SECRETS
 from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
+from tests.edges.defects_spend import SPEND
 from tests.edges.defects_store import STORE
 from tests.edges.defects_usage import USAGE
 
@@ -46,6 +47,7 @@ DEFECTS: Final = (
         *RUNNER,
         *SECRETS,
         *SINGLE_SIGN_ON,
+        *SPEND,
         *STORE,
         *USAGE,
         *DASHBOARD,

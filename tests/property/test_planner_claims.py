@@ -22,9 +22,9 @@ from longshore.dispatcher.scheduler.placement.fleet import (
 from longshore.dispatcher.scheduler.placement.plan_check import check
 from longshore.dispatcher.scheduler.placement.snapshot import Limits, Plan, Snapshot
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
-from longshore.dispatcher.state.attempt_spend import occupied_usd_per_hour
+from longshore.dispatcher.state.attempt_spend import SHARE_UNITS, part_usd_per_hour, share_units
 from longshore.dispatcher.state.queue import ClassKey, Queue, RequestClass
-from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject, share_of
+from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject
 from longshore.drivers.interface import Resources
 from longshore.pool.charging import charge
 from longshore.pool.holds import CreateBlockKind
@@ -238,18 +238,20 @@ def spent_anew(decided: Plan, view: Snapshot, subject: SpendSubject) -> Decimal:
     """Return what the places of a plan cost a holder, who pays new instances in full."""
     budget = view.limits.budget
     assert isinstance(budget, PassBudget)
-    shares: dict[str, Decimal] = {}
+    shares: dict[str, int] = {}
+    prices = {}
     for key, place in by_class(decided):
         if subject in key.account:
             need = next(c for c in view.classes if c.key == key).need(place.type)
-            share = share_of(need, place.type, budget.placement)
-            cost = occupied_usd_per_hour(place.type.price_usd_per_hour, share)
-            shares[place.id] = shares.get(place.id, Decimal(0)) + cost
+            share = share_units(need, place.type, budget.placement)
+            shares[place.id] = shares.get(place.id, 0) + share
+            prices[place.id] = place.type.price_usd_per_hour
     for slot_id, account in budget.payers.items():
         if subject in account:
-            price = view.fleet.slots[slot_id].type.price_usd_per_hour
-            shares[slot_id] = max(price, shares.get(slot_id, Decimal(0)))
-    return sum(shares.values(), Decimal(0))
+            shares[slot_id] = SHARE_UNITS
+            prices[slot_id] = view.fleet.slots[slot_id].type.price_usd_per_hour
+    parts = (part_usd_per_hour(prices[id_], share, share) for id_, share in shares.items())
+    return sum(parts, Decimal(0))
 
 
 def by_class(decided: Plan) -> list[tuple[ClassKey, Slot]]:

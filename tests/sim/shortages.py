@@ -18,7 +18,7 @@ from longshore.drivers.errors import (
     RateLimitError,
 )
 from longshore.drivers.interface import InstanceType
-from longshore.pool import holds
+from longshore.pool import holds, launching
 from longshore.pool.messages import StartRefused
 from longshore.pool.model import IdleBehavior, Worker, WorkerState
 from longshore.pool.transitions import Trigger
@@ -67,7 +67,11 @@ class Shortages:
         self.quotas = Quotas(engine, self._scopes)
         self._accounts: dict[Key, _Account] = {}
         self._doubted: dict[str, float] = {}
-        self._in_doubt: dict[str, tuple[InstanceType, float]] = {}
+        #: What may yet come of creates without an answer, also of those of earlier processes.
+        self._in_doubt = {
+            token: (launching.type_of(engine.pool, each.launch), each.launch.created_at - offset_s)
+            for token, each in engine.pool.launches.items()
+        }
         self._under_way: dict[int, tuple[InstanceType, float]] = {}
         self._booting: dict[str, float] = {}
         self._not_ready: set[str] = set()

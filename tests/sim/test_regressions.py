@@ -21,6 +21,7 @@ from longshore.drivers.errors import CapacityError, ErrorScope, QuotaError
 from longshore.drivers.interface import IDLE_BEHAVIOR_TAG, Resources
 from longshore.pool.messages import (
     AttemptExited,
+    CreateInstance,
     DestroyInstance,
     Listed,
     ListInstances,
@@ -35,6 +36,7 @@ from longshore.pool.model import AttemptExit, ExitKind, IdleBehavior, PoolSettin
 from tests.rigs.engine import Rig, last_commands
 from tests.rigs.per_instance_jobs import FOO, LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
+from tests.sim.shortages import Shortages
 
 
 def test_no_attempt_ends_before_it_began_when_the_clock_is_set_back() -> None:
@@ -406,3 +408,32 @@ def test_no_more_room_is_kept_than_is_free_once_somebody_uses_the_cpu_that_is_sh
     rig.silent.add(StartAttempt)
     rig.submit_daemon(daemon(2, cpus=0, priority=100))
     assert rig.engine.workloads.reservations()[where].cpu_millis == 0
+
+
+def test_what_an_earlier_process_created_counts_for_how_many_a_quota_allows() -> None:
+    """Seed 376: a listing showed it, and another as many as by then were taken for too many."""
+    t1 = make_type(1)
+    rig = Rig(t1, pool=PoolSettings(idle_timeout_s=3600, quota_hold_s=600))
+    rig.submit(make_container(1))
+    rig.silent.add(CreateInstance)
+    rig.submit(make_container(2))
+    _, earlier = last_commands(rig, CreateInstance)
+    rig.crash()
+    account = Shortages(rig.engine, 0.0)
+    refused = QuotaError("no more", scope=ErrorScope.ALL)
+    rig.silent.clear()
+    rig.create_error = lambda _command: refused
+    rig.submit(make_container(3))
+    account.failed(t1, refused, rig.now, rig.now)
+    (first,) = rig.worker_states()
+    rig.boot("t1", longshore_token=earlier.launch.token)
+    rig.advance(61)
+    account.look(rig.now)
+    assert len(rig.worker_states()) == 2
+    rig.silent.add(CreateInstance)
+    del rig.cloud[first]
+    rig.advance(61)
+    account.look(rig.now)
+    *_, later = last_commands(rig, CreateInstance)
+    account.created(later.op_id, t1, rig.now)
+    assert [scope for _, scope in account.quotas.held(rig.now)] == [()], "within its hold"

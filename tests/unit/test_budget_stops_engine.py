@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from longshore.dispatcher.domain.budgets import BudgetScope, BudgetStop
 from longshore.dispatcher.domain.containers import Container, SchedulerSettings
 from longshore.dispatcher.domain.jobs import JobType
+from longshore.dispatcher.domain.may_begin import why_job_not_begin, why_not_begin
 from longshore.dispatcher.domain.messages import BudgetStopsChanged
 from longshore.pool.messages import CreateInstance, StartAttempt
 from tests.rigs.elastic_jobs import elastic, essential, rig_of, running, submit
@@ -129,3 +132,39 @@ def test_a_sysbatch_job_that_it_stops_does_not_end_for_lack_of_instances() -> No
     rig.send(OPEN)
     rig.advance(5)
     assert len(rig.starts()) == 1
+
+
+def test_who_waits_behind_one_that_it_stops_hears_of_the_budget_and_until_when() -> None:
+    rig = rig_of(3)
+    rig.boot("t3")
+    labelled = replace(STOP, scope=BudgetScope.LABEL, whose="cost=high")
+    rig.send(BudgetStopsChanged(stops=(labelled,)))
+    submit(rig, 1, essential(1), essential(1, "n", labels=(("cost", "high"),)))
+    assert running(rig) == {}
+    behind, stopped = (rig.engine.why_waiting(each) for each in ("c-1000", "c-1001"))
+    assert behind is not None
+    assert stopped is not None
+    assert (stopped.code, stopped.message) == ("budget", STOP.sentence)
+    assert behind.message == f"its job needs c-1001, which may not begin: {STOP.sentence}"
+    assert (behind.behind, behind.until) == ("c-1001", STOP.until)
+
+
+@pytest.mark.parametrize(
+    ("job_is_held", "priority", "stops", "expected"),
+    [
+        (True, 0, (STOP,), "job_held"),
+        (False, 0, (STOP,), "held"),
+        (False, 1, (STOP,), "budget"),
+        (False, 1, (replace(STOP, whose="another"),), None),
+        (False, 1, (), None),
+    ],
+)
+def test_one_answer_says_what_holds_somebody_back(
+    job_is_held: bool, priority: int, stops: tuple[BudgetStop, ...], expected: str | None
+) -> None:
+    container = replace(make_container(1, priority=priority), job_id="j-1")
+    why = why_not_begin(container, job_is_held=job_is_held, stops=stops)
+    assert (None if why is None else why.code) == expected
+    job = replace(daemon(1, priority=priority), project=PROJECT, held=job_is_held)
+    of_job = why_job_not_begin(job, stops=stops)
+    assert (None if of_job is None else of_job.code) == expected

@@ -21,7 +21,7 @@ from longshore.dispatcher.domain.messages import BehaviorRequested
 from longshore.dispatcher.state.cost_recorder import DAEMON
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import Probe
-from longshore.pool.model import BehaviorNote, IdleBehavior
+from longshore.pool.model import BehaviorNote, IdleBehavior, PoolSettings
 from tests.rigs.engine import Rig
 from tests.rigs.per_instance_jobs import DaemonRig, daemon
 from tests.samples import GIB, make_container, make_type
@@ -131,6 +131,26 @@ def test_a_process_that_starts_again_goes_on_where_the_last_one_ended() -> None:
     cost = rig.containers["c-1"].cost_usd
     expected = sum(line.grains for line in lines(rig) if line.attempt_id)
     assert abs(cost - Decimal(expected) / 36 / 10**14) < Decimal("1e-9")
+
+
+def test_a_process_that_never_heard_of_an_instance_has_not_seen_it() -> None:
+    """Seed 1149 of the simulation: that it began itself was taken for a sign of life."""
+    rig = Rig(make_type(1), pool=PoolSettings(idle_timeout_s=100_000))
+    rig.submit(make_container(1))
+    rig.advance(100)
+    rig.exit("c-1-1")
+    (*_, empty) = told(rig)
+    assert empty.state is BilledState.EMPTY
+    del rig.cloud["i-001"]
+    rig.now += 3000
+    rig.crash()
+    rig.advance(2000)
+    bill = rig.bills["i-001"]
+    assert bill.gone_ms is not None
+    assert bill.seen_ms is not None
+    assert bill.seen_ms <= empty.from_ms
+    uncertain_ms = sum(line.uncertain_ms for line in lines(rig))
+    assert uncertain_ms >= 3_000_000, "it may have ended at any time since"
 
 
 def test_an_instance_that_never_was_of_use_is_caused_by_whom_it_was_bought_for() -> None:

@@ -40,12 +40,14 @@ OTHERS = (
             "service",
         )
     ),
-    *("drivers/", "pool/open_bills.py", "pool/rate_limits.py"),
+    *("drivers/", "pool/billing.py", "pool/open_bills.py", "pool/rate_limits.py"),
     # What a spent budget stops: no seed of the simulation has a budget.
     *("dispatcher/engine/engine.py", "dispatcher/state/containers.py"),
     *("dispatcher/scheduler/elastic/controller.py", "dispatcher/scheduler/system/"),
-    # What a new price changes: no seed has prices that do.
+    "dispatcher/scheduler/elastic/end_reasons.py",
+    # What a new price changes, and limits of spending: no seed has them.
     *("dispatcher/scheduler/placement/fleet_sync.py", "dispatcher/state/attempt_spend.py"),
+    "dispatcher/scheduler/placement/spend.py",
     "pool/core.py",
 )
 

@@ -155,7 +155,7 @@ def test_a_job_waits_for_an_essential_container_that_is_held_back_and_says_so() 
     assert running(rig) == {}
     why = rig.engine.why_waiting("c-1000")
     assert why is not None
-    assert why.message == "its job needs c-1001, which is held back: its priority is 0"
+    assert why.message == "its job needs c-1001, which may not begin: held back: its priority is 0"
     rig.set_priority("c-1001", 1)
     assert running(rig) == {"e": 2, "w": 1}
 

@@ -17,6 +17,7 @@ from longshore.dispatcher.domain.jobs import (
     Schedule,
     UpdateStrategy,
 )
+from longshore.dispatcher.domain.messages import BudgetStopsChanged
 from longshore.dispatcher.scheduler.system.dry_run_counts import Counts
 from longshore.dispatcher.service.dry_run import planning
 from longshore.pool.messages import CreateInstance, Listed, ListInstances
@@ -29,6 +30,7 @@ from tests.rigs.engine import Rig
 from tests.rigs.per_instance_jobs import LONG, DaemonRig, daemon
 from tests.samples import make_container, make_type
 from tests.state_digest import digest_of
+from tests.unit.test_budget_stops_engine import STOP
 
 
 def test_a_batch_job_is_planned_onto_room_and_new_instances_and_nothing_is_changed() -> None:
@@ -210,6 +212,15 @@ def test_a_job_that_starts_nothing_evicts_nobody_in_its_plan(held: bool) -> None
     assert plan.counts == Counts(blocked=1)
     assert plan.most_usd_per_hour == 0
     assert {reason.code for reason in plan.waiting} == {"job_held" if held else "held"}
+
+
+def test_a_job_whose_budget_is_spent_starts_nothing_in_its_plan() -> None:
+    rig = DaemonRig(make_type(1), pool=LONG)
+    rig.join()
+    rig.send(BudgetStopsChanged(stops=(replace(STOP, whose="p"),)))
+    plan = plan_job(rig.fork, daemon(), rig.now)
+    assert plan.counts == Counts(blocked=1)
+    assert [reason.message for reason in plan.waiting] == [STOP.sentence]
 
 
 def test_of_a_job_with_runs_one_run_is_planned() -> None:

@@ -55,6 +55,27 @@ def test_limits_count_instances_and_attempts_at_the_price_of_now() -> None:
     assert sorted(rig.started_on()) == ["c-1", "c-2"]
 
 
+def test_who_is_there_costs_what_is_told_of_its_zone() -> None:
+    rig = Rig(CHEAP, settings=settings("9", {"*": "9"}), pool=QUIET)
+    spend, alpha = rig.engine.scheduling.spend, SpendSubject("project", "alpha")
+    assert spend is not None
+    rig.send(PricesChanged(usd_per_hour={}, in_zones={("cheap", "a"): Decimal("0.3")}))
+    rig.submit(replace(make_container(1), project="alpha"))
+    assert spend.total == Decimal("0.1"), "nobody knows its zone"
+    rig.cloud["i-001"] = replace(rig.cloud["i-001"], billed=Billed(zone="a"))
+    rig.advance(60)
+    rig.engine.check()
+    assert (spend.total, rig.engine.table.spend.by_subject[alpha]) == (Decimal("0.3"),) * 2
+    tell(rig, cheap="0.2")
+    assert spend.total == Decimal("0.3"), "its own zone counts first"
+    told = {("cheap", "a"): Decimal("0.4"), ("cheap", "b"): Decimal(7)}
+    rig.send(PricesChanged(usd_per_hour={}, in_zones=told))
+    assert (spend.total, rig.engine.table.spend.by_subject[alpha]) == (Decimal("0.4"),) * 2
+    rig.send(PricesChanged(usd_per_hour={}, in_zones={("cheap", "a"): Decimal(0)}))
+    assert (spend.total, rig.engine.table.spend.by_subject[alpha]) == (Decimal("0.2"),) * 2
+    rig.engine.check()
+
+
 def test_an_instance_on_its_way_costs_what_it_does_now() -> None:
     rig = Rig(CHEAP, settings=settings("0.5"))
     rig.silent.add(CreateInstance)

@@ -169,6 +169,7 @@ class Market:
         self.answer: Future[PricesTold] = Future()
         self.asked: list[PriceQuestion] = []
         self.told: list[dict[str, str]] = []
+        self.told_of_zones: list[dict[tuple[str, str], str]] = []
 
     def ask(self, question: PriceQuestion) -> Future[PricesTold]:
         self.asked.append(question)
@@ -193,6 +194,7 @@ class Market:
     def live(self) -> LiveMarket:
         def tell(event: PricesChanged) -> None:
             self.told.append({n: str(p) for n, p in event.usd_per_hour.items()})
+            self.told_of_zones.append({key: str(p) for key, p in event.in_zones.items()})
 
         return LiveMarket(ask=self.ask, zones=lambda: ("a",), tell=tell)
 
@@ -222,6 +224,29 @@ class Keeping:
             (row.price.source.value, row.zone, row.valid_from_ms / 1000, row.price.nusd_per_hour)
             for row in self.store.ledger.facts(0, 1000).prices
         )
+
+
+def test_prices_of_zones_are_told_when_they_move_and_by_the_next_process_again(
+    tmp_path: Path,
+) -> None:
+    with store_in(tmp_path) as store, asyncio.Runner() as loop:
+        keeping = Keeping(store, loop)
+        keeping.market.says("0.03", ("a", 100.0, "0.02"), ("a", 4000.0, "0.04"))
+        keeping.look()
+        keeping.market.says("0.03", ("a", 4700.0, "0.05"))
+        keeping.look()
+        keeping.look()
+        was = [{("small", "a"): "0.040000000"}, {("small", "a"): "0.050000000"}]
+        assert keeping.market.told_of_zones == was
+        assert keeping.market.told == [{"small": "0.03"}, {}]
+        again = Keeping(store, loop, at=keeping.time + 100)
+
+        def stop() -> tuple[str, ...]:
+            raise StopAsyncIteration("it asks now")
+
+        with pytest.raises(StopAsyncIteration):
+            loop.run(again.keeper.follow(replace(again.market.live(), zones=stop)))
+        assert again.market.told_of_zones == was[1:]
 
 
 def test_what_the_cloud_tells_is_written_down_and_told_when_it_differs(tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ from longshore.dispatcher.domain.containers import (
 from longshore.dispatcher.input.quantities import Price
 from longshore.dispatcher.scheduler.placement.fleet import Slot, SlotKind, empty_slot
 from longshore.dispatcher.scheduler.placement.spend import PassBudget
-from longshore.dispatcher.state.attempt_spend import AttemptSpend, occupied_usd_per_hour
+from longshore.dispatcher.state.attempt_spend import (
+    SHARE_UNITS,
+    AttemptSpend,
+    part_usd_per_hour,
+)
 from longshore.dispatcher.state.spend_limits import SpendLimits, SpendSubject, SpendSubjects
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
@@ -119,12 +123,13 @@ def test_attempts_count_by_the_share_of_what_they_were_given() -> None:
     first = attempt_of(owned(1))
     spend.opened(owned(1), first)
     spend.opened(owned(2), attempt_of(owned(2), resources=given))
-    spend.opened(owned(3), attempt_of(owned(3), instance_type="gone"))
+    third = attempt_of(owned(3), instance_id="i-2", instance_type="gone")
+    spend.opened(owned(3), third)
     assert spend.by_subject == {ALPHA: Decimal("0.1") + Decimal("0.2") + Decimal("0.4")}
     attempts = (
         first,
         attempt_of(owned(2), resources=given),
-        attempt_of(owned(3), instance_type="gone"),
+        third,
     )
     open_ = [replace(owned(a.number), attempts=(a,)) for a in attempts]
     spend.check(open_)
@@ -139,8 +144,48 @@ def test_attempts_count_by_the_share_of_what_they_were_given() -> None:
     assert spend.by_subject == {}, "nothing is kept of who spends nothing"
 
 
+def test_those_on_one_instance_cost_no_more_than_it_does_and_leave_their_parts_to_others() -> None:
+    spend = AttemptSpend(SpendLimits(settings(projects={"*": "9"})), {"t4": T4}, Placement.PACKED)
+    beta = SpendSubject("project", "beta")
+    cpus = Resources(cpu_millis=3600, memory_bytes=GIB // 8)
+    memory = Resources(cpu_millis=0, memory_bytes=T4.allocatable.memory_bytes)
+    spend.opened(owned(1), attempt_of(owned(1), resources=cpus))
+    assert spend.by_subject == {ALPHA: Decimal("0.36")}
+    spend.opened(owned(2, "beta"), attempt_of(owned(2), resources=memory))
+    assert spend.by_subject == {
+        ALPHA: Decimal("0.189473684210"),
+        beta: Decimal("0.210526315789"),
+    }
+    assert spend.occupied["i-1"].usd_per_hour(BOB) == 0
+    spend.priced("i-1", Decimal("0.8"))
+    assert spend.by_subject[ALPHA] == Decimal("0.378947368421")
+    spend.closed("c-2-1")
+    assert spend.by_subject == {ALPHA: Decimal("0.72")}, "it has the instance to itself again"
+    spend.closed("c-1-1")
+    assert (spend.by_subject, spend.occupied) == ({}, {})
+
+
+def test_whoever_pays_a_whole_instance_gets_the_rest_of_it_for_nothing() -> None:
+    spend = AttemptSpend(SpendLimits(settings(projects={"*": "9"})), {"t4": T4}, Placement.PACKED)
+    cpus = Resources(cpu_millis=3600, memory_bytes=GIB // 8)
+    memory = Resources(cpu_millis=0, memory_bytes=T4.allocatable.memory_bytes // 8 * 7)
+    spend.opened(owned(1), attempt_of(owned(1), resources=cpus))
+    this = replace(
+        budget(settings(projects={"alpha": "0.4"}), spent=spend.by_subject),
+        occupied=spend.occupied,
+    )
+    room = empty_slot(SlotKind.READY, "i-1", T4)
+    assert this.refuses_place((ALPHA,), room, memory) is None, "0.9 and 0.875 are one instance"
+    this.place((ALPHA,), room, memory, 1)
+    assert this.spent(ALPHA) == Decimal("0.4")
+    this.place((ALPHA,), room, memory, -1)
+    assert this.spent(ALPHA) == Decimal("0.36")
+    other = empty_slot(SlotKind.READY, "i-2", T4)
+    assert this.refuses_place((ALPHA,), other, memory) is not None
+
+
 def test_three_thirds_cost_no_more_than_the_whole() -> None:
-    third = occupied_usd_per_hour(Decimal("0.5"), Decimal(1) / Decimal(3))
+    third = part_usd_per_hour(Decimal("0.5"), SHARE_UNITS // 3, SHARE_UNITS)
     assert Decimal("0.4999999999") < 3 * third <= Decimal("0.5")
     assert 3 * third - third - third - third == 0
 
@@ -221,7 +266,7 @@ def test_who_pays_for_an_instance_in_full_pays_nothing_more_for_claims_on_it() -
         assert this.refuses_place((ALPHA,), slot, ONE) is None
         this.place((ALPHA,), slot, ONE, 1)
     assert this.spent(ALPHA) == Decimal("0.4")
-    assert this.refuses_place((ALPHA,), slot, ONE) is not None, "a fifth part is more than all"
+    assert this.refuses_place((ALPHA,), slot, ONE) is None, "it pays all of it already"
     this.place((beta,), slot, ONE, 1)
     assert this.spent(beta) == Decimal("0.1"), "others pay their share"
     assert this.refuses_place((beta,), slot, ONE) is not None

@@ -13,13 +13,15 @@ from longshore.dispatcher.domain.queries import Recovered
 from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.scheduler.placement import fleet_sync
 from longshore.dispatcher.scheduler.placement.fleet import Slot
+from longshore.dispatcher.service.running_work import running_work
 from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.drivers.errors import AmbiguousResult, BugError, CapacityError, ErrorScope
+from longshore.drivers.interface import Resources
 from longshore.pool.messages import CreateInstance, ListInstances, Probe
 from longshore.pool.model import Worker
 from longshore.pool.timers import TimerKind
 from tests.rigs.engine import Rig, last_commands
-from tests.samples import make_container, make_type
+from tests.samples import GIB, make_container, make_type
 from tests.unit.test_spend import settings
 
 T1, T4 = make_type(1, price="0.1"), make_type(4, price="0.4")
@@ -138,6 +140,30 @@ def test_when_attempts_end_their_project_goes_on() -> None:
     rig.exit("c-1-1")
     assert rig.states()["c-2"] == "running"
     assert rig.created_types() == ["t4"], "on the same instance"
+
+
+def test_two_that_fill_an_instance_cost_their_project_no_more_than_it() -> None:
+    rig = rig_with(projects={"alpha": "0.4"})
+    rig.submit(needing(1, cpu_millis=3600, memory_bytes=GIB // 8))
+    rig.submit(needing(2, cpu_millis=400, memory_bytes=T4.allocatable.memory_bytes // 8 * 7))
+    assert set(rig.started_on()) == {"c-1", "c-2"}, "0.9 and 0.875 of a t4 are one"
+    assert rig.engine.table.spend.by_subject[ALPHA] <= Decimal("0.4")
+    rig.crash()
+    assert Decimal("0.399999") < rig.engine.table.spend.by_subject[ALPHA] <= Decimal("0.4")
+
+
+def test_what_runs_on_one_instance_commits_no_more_than_it_costs() -> None:
+    rig = Rig(T4)
+    rig.submit(needing(1, cpu_millis=3600, memory_bytes=GIB // 8))
+    rig.submit(needing(2, cpu_millis=400, memory_bytes=T4.allocatable.memory_bytes // 8 * 7))
+    works = running_work(rig.view, rig.now)
+    assert [each.nusd_per_hour for each in works] == [202_816_901, 197_183_099]
+
+
+def needing(number: int, *, cpu_millis: int, memory_bytes: int) -> Container:
+    container = owned(number)
+    resources = Resources(cpu_millis=cpu_millis, memory_bytes=memory_bytes)
+    return replace(container, spec=replace(container.spec, resources=resources))
 
 
 def charges(rig: Rig) -> dict[str, tuple[str, ...]]:

@@ -260,7 +260,7 @@ class SchedulingPass:
     def _budget(self, classes: list[RequestClass]) -> PassBudget | None:
         if self.spend is None:
             return None
-        return self.spend.budget(self.table.spend, classes, self.fleet_sync.fleet)
+        return self.spend.budget(classes, self.fleet_sync.fleet)
 
     def _limits(self, budget: Budget | None, now: float) -> Limits:
         pool = self.pool
@@ -382,7 +382,7 @@ class SchedulingPass:
         if container is None or container.has_open_attempt:
             return None
         if container.priority == 0:
-            return WaitReason(code="held", message="held back: its priority is 0")
+            return self.table.why_not_begin(container)
         claimed = self.claimed_slot(container_id)
         place = _claim(claimed) if claimed is not None else self.evictions.reason(container_id)
         if place is not None:

@@ -26,6 +26,7 @@ from longshore.dispatcher.scheduler.elastic.apply import ElasticApplier
 from longshore.dispatcher.scheduler.elastic.capacity import CapacityView
 from longshore.dispatcher.scheduler.elastic.cpu_shares import SpareCpus
 from longshore.dispatcher.scheduler.elastic.end_reasons import (
+    Barred,
     finish,
     is_worn_out,
     member_end,
@@ -55,7 +56,6 @@ from longshore.dispatcher.state.attempt_end import (
     Requeue,
 )
 from longshore.dispatcher.state.job_registry import JobResult
-from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import Resources
 from longshore.pool.port import PoolPort
@@ -144,12 +144,12 @@ class ElasticScheduler:
         claimed = (c.instance_id for c in live.job.claims if (c.component, c.index) == key)
         return member.instance_id or next(claimed, "")
 
-    def _barred_of(self, live: ElasticState) -> str:
-        """Return a container that keeps its job from beginning, "" for none."""
+    def _barred_of(self, live: ElasticState) -> Barred | None:
+        """Return a container that keeps its job from beginning and why, None for none."""
         if live.job.is_running:
-            return ""
-        found = (live.ids[key] for key in sorted(live.barred) if live.is_essential(key))
-        return next(found, "")
+            return None
+        found = (key for key in sorted(live.barred) if live.is_essential(key))
+        return next((Barred(live.ids[key], live.barred[key]) for key in found), None)
 
     # ---- what is heard -----------------------------------------------------------------------
 
@@ -323,16 +323,16 @@ class ElasticScheduler:
             self._over.setdefault(job_id, end_reasons.JOB_CANCELLED)
             live.job = replace(live.job, claims=())
             return []
-        barred = set()
+        barred: dict[Key, WaitReason] = {}
         for key, container_id in live.ids.items():
             container = self._table.containers.get(container_id)
             if container is None:
                 live.put([runtime_state.gone(live.member(key))])
                 if live.is_essential(key):
                     return self._fail(live, cancelled(key[0]))
-            elif container.priority == 0 or self._is_held(container):
-                barred.add(key)
-        live.barred = frozenset(barred)
+            elif (why := self._table.why_not_begin(container)) is not None:
+                barred[key] = why
+        live.barred = barred
         live.put(
             [
                 without_place(member)
@@ -356,7 +356,3 @@ class ElasticScheduler:
                 is_gone = live.member(key).state is MemberState.GONE
                 if not is_gone and self._applier.container(live, key) is None:
                     raise BugError(f"{live.job.id}: the container of {key} has ended for good")
-
-    def _is_held(self, container: Container) -> bool:
-        holding = Gate.JOB_HELD | Gate.BUDGET
-        return bool(holding & self._table.gates.blocks(container.id))

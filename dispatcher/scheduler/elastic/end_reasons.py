@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from longshore.dispatcher.domain.containers import (
     ENGINE_FAILURE,
@@ -109,10 +109,17 @@ WORN_OUT = Reason(
 )
 
 
-def of_member(member: Member, *, barred: str) -> WaitReason | None:
+class Barred(NamedTuple):
+    """A container that is held back, and by what."""
+
+    container_id: str
+    why: WaitReason
+
+
+def of_member(member: Member, *, barred: Barred | None) -> WaitReason | None:
     """Return why a member waits by itself, None where its job as a whole does.
 
-    `barred` is the container, held back, that its job needs; "" for none.
+    `barred` is the container, held back, that its job needs; None for none.
     """
     match member.state:
         case MemberState.FINISHED:
@@ -124,9 +131,10 @@ def of_member(member: Member, *, barred: str) -> WaitReason | None:
                 " startup_order, and once who made way for it has ended"
             )
             return WaitReason(code="has_place", message=message)
-        case MemberState.WAITING if barred:
-            message = f"its job needs {barred}, which is held back: its priority is 0"
-            return WaitReason(code="behind_held", message=message, behind=barred)
+        case MemberState.WAITING if barred is not None:
+            container_id, why = barred
+            message = f"its job needs {container_id}, which may not begin: {why.message}"
+            return replace(why, code="behind_held", message=message, behind=container_id)
         case MemberState.WAITING if member.not_before:
             message = (
                 f"it has ended {member.deaths} times in a row otherwise than it should; it is"

@@ -181,7 +181,7 @@ class ElasticMarket:
         if spend is None:
             return None
         spend.update(self._pool.expected_launches())
-        return spend.budget(self._table.spend, self._table.queue.classes(), self._fleet_sync.fleet)
+        return spend.budget(self._table.queue.classes(), self._fleet_sync.fleet)
 
 
 def _again(*, is_new: bool) -> PurchaseOutcome:

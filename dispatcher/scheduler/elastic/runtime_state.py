@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.containers import (
     AttemptOutcome,
     Container,
     Reason,
+    WaitReason,
 )
 from longshore.dispatcher.domain.jobs import ElasticMode, ElasticTerms, Job, JobState, TaskRole
 from longshore.dispatcher.scheduler.elastic.lifecycle import deaths_after, delay_s
@@ -31,8 +32,8 @@ class ElasticState:
     job: ElasticJob
     #: Its containers, by member.
     ids: Mapping[Key, str]
-    #: The members that are not to be started now, since somebody holds them back.
-    barred: frozenset[Key] = frozenset()
+    #: The members that are not to be started now, with what holds them back.
+    barred: Mapping[Key, WaitReason] = field(default_factory=dict)
     #: Up to when its progress is counted.
     progressed_at: float = 0.0
     _index: dict[Key, Member] = field(default_factory=dict)

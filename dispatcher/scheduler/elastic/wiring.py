@@ -65,5 +65,5 @@ def _is_paid(parts: PlacementParts, container: Container, worker: Worker, need: 
     account = parts.spend.limits.account_of(container)
     if not account:
         return True
-    budget = parts.spend.budget(parts.table.spend, (), parts.fleet_sync.fleet)
+    budget = parts.spend.budget((), parts.fleet_sync.fleet)
     return budget.refuses_place(account, slot_of(worker), need) is None

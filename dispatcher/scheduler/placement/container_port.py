@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     AttemptOutcome,
@@ -153,10 +152,12 @@ class ContainerPort(Protocol):
         """Return an open attempt with its container, None for all others."""
         ...
 
-    def budget_stop(
-        self, project: str, user: str, labels: tuple[tuple[str, str], ...]
-    ) -> BudgetStop | None:
-        """Return the budget that lets nothing new of somebody begin, None for none."""
+    def why_not_begin(self, container: Container) -> WaitReason | None:
+        """Return what holds a container back, whatever room there is; None for nothing."""
+        ...
+
+    def why_job_not_begin(self, job: Job) -> WaitReason | None:
+        """Return what holds back all of a job of one task; None for nothing."""
         ...
 
     def make(self, container: Container, *, held: bool) -> None:

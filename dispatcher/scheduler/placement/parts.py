@@ -44,7 +44,7 @@ class PlacementParts:
             max_containers=settings.max_containers_per_instance,
         )
         limits = SpendLimits(settings)
-        self.spend = InstanceSpend(pool, records, limits) if limits.exist else None
+        self.spend = InstanceSpend(pool, records, limits, table.spend) if limits.exist else None
         self.evictions = Evictions(pool, table, settings)
         self.fleet_sync = FleetSync(
             pool, self.rules, self.spend, self.evictions.reserved, reservations

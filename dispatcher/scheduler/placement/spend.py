@@ -1,14 +1,20 @@
 """Spending: what instances and attempts cost an hour, kept up to date, and a pass's budget of it.
 
-An account is charged for what its attempts and its claims occupy, and in full for an instance that
-was created for it until that is ready: the launch's journal says for whom. All amounts are in US
-dollars an hour.
+An account is charged for its attempts what the ledger books (`state.attempt_spend`), and in full
+for an instance that was created for it until that is ready: the launch's journal says for whom. All
+amounts are in US dollars an hour.
+
+**May somebody have room?** What it would come to depends on who else is on the instance: company
+makes it cheaper, and may leave at any time, or be evicted for just this room. So room is asked for
+at its most: what an account has there and wants there costs as if it were alone, and so at most the
+whole instance; less what is counted for it there now. To ask takes the same time however many are
+there. Once an attempt is open it counts as in the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from longshore.dispatcher.domain.containers import (
@@ -19,9 +25,12 @@ from longshore.dispatcher.scheduler.placement.fleet import Fleet, Slot
 from longshore.dispatcher.scheduler.placement.snapshot import BudgetDenial
 from longshore.dispatcher.state.attempt_spend import (
     _NOTHING,
+    SHARE_UNITS,
     AttemptSpend,
+    Occupied,
     _add,
-    occupied_usd_per_hour,
+    part_usd_per_hour,
+    share_units,
 )
 from longshore.dispatcher.state.instance_records import price_of
 from longshore.dispatcher.state.queue import RequestClass
@@ -29,7 +38,6 @@ from longshore.dispatcher.state.spend_limits import (
     SpendLimits,
     SpendSubject,
     SpendSubjects,
-    share_of,
 )
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType, Resources
@@ -49,10 +57,18 @@ class InstanceSpend:
     """What all instances cost an hour; `charges` are those that are not ready, by their slot."""
 
     def __init__(
-        self, pool: PoolPort, records: Mapping[str, InstanceRecord], limits: SpendLimits
+        self,
+        pool: PoolPort,
+        records: Mapping[str, InstanceRecord],
+        limits: SpendLimits,
+        attempts: AttemptSpend,
     ) -> None:
-        """Count nothing yet; `records` has what instances were bought for, and is not copied."""
+        """Count nothing yet; `records` has what instances were bought for, and is not copied.
+
+        `attempts` is told what instances cost.
+        """
         self.limits = limits
+        self._attempts = attempts
         self.charges: dict[str, LaunchCharge] = {}
         self._pool = pool
         self._changes = pool.follow()
@@ -88,12 +104,14 @@ class InstanceSpend:
         worker = self._pool.workers.get(worker_id)
         if worker is None:
             self.charges.pop(worker_id, None)
+            self._attempts.priced(worker_id, None)
             return
         price = self._prices[worker_id] = self._price(worker)
+        self._attempts.priced(worker_id, price)
         self._of_workers += price
         charge = self.charges.pop(worker_id, None) or self._charge_of(worker.token)
         if charge is not None and not worker.is_ready:
-            self.charges[worker_id] = charge
+            self.charges[worker_id] = replace(charge, price_usd_per_hour=price)
 
     def _expect(self, launches: Iterable[PendingLaunch]) -> None:
         """Take in launches; what came of one and is missing is counted as such."""
@@ -122,15 +140,15 @@ class InstanceSpend:
         price = self._pool.type_of(pending.launch).price_usd_per_hour
         return LaunchCharge(account=account, price_usd_per_hour=price) if account else None
 
-    def budget(
-        self, attempts: AttemptSpend, classes: Iterable[RequestClass], fleet: Fleet
-    ) -> PassBudget:
+    def budget(self, classes: Iterable[RequestClass], fleet: Fleet) -> PassBudget:
         """Return the budget of the next pass; the fleet has the claims that are kept so far."""
         budget = PassBudget(
             limits=self.limits,
             placement=fleet.rules.placement,
             cluster=self.total,
-            by_subject=attempts.by_subject,
+            by_subject=self._attempts.by_subject,
+            occupied=self._attempts.occupied,
+            prices=self._prices,
         )
         budget.begin(self.charges, classes, fleet)
         return budget
@@ -169,12 +187,15 @@ class PassBudget:
     cluster: Decimal
     #: What attempts cost each project and user before this pass; not changed.
     by_subject: Mapping[SpendSubject, Decimal]
+    #: What they occupy of each instance, and what each costs, by its id; not changed.
+    occupied: Mapping[str, Occupied] = field(default_factory=dict)
+    prices: Mapping[str, Decimal] = field(default_factory=dict)
     #: For whom each slot was created, once the pass is over.
     payers: dict[str, SpendSubjects] = field(default_factory=dict)
     _more: dict[SpendSubject, Decimal] = field(default_factory=dict)
-    _charged: dict[tuple[SpendSubject, str], Decimal] = field(default_factory=dict)
-    _claimed: dict[tuple[SpendSubject, str], Decimal] = field(default_factory=dict)
-    _costs: dict[tuple[str, Resources], Decimal] = field(default_factory=dict)
+    _charged: set[tuple[SpendSubject, str]] = field(default_factory=set)
+    _claims: dict[tuple[SpendSubject, str], int] = field(default_factory=dict)
+    _shares: dict[tuple[str, Resources], int] = field(default_factory=dict)
 
     def spent(self, subject: SpendSubject) -> Decimal:
         """Return what a project or a user spends by now."""
@@ -196,9 +217,10 @@ class PassBudget:
         self, account: SpendSubjects, slot: Slot, need: Resources
     ) -> BudgetDenial | None:
         """Return why an account may not have room on a slot, None when it may."""
+        share = self._share(slot.type, need) if account else 0
         for subject in account:
             limit = self.limits.of(subject)
-            more = self._added(subject, slot.id, self._cost(slot.type, need))
+            more = self._added(subject, slot, share)
             spent = self.spent(subject)
             if limit is not None and more > 0 and spent + more > limit:
                 return _refusal(subject, limit, spent, more, room_on=slot.type.name)
@@ -208,11 +230,11 @@ class PassBudget:
         """Reserve what room for some containers costs; a negative number gives it back."""
         if not account:
             return
-        cost = self._cost(slot.type, need) * number
+        share = self._share(slot.type, need) * number
         for subject in account:
-            _add(self._more, (subject,), self._added(subject, slot.id, cost))
-            if (subject, slot.id) in self._charged:
-                _add(self._claimed, ((subject, slot.id),), cost)
+            _add(self._more, (subject,), self._added(subject, slot, share))
+            key = subject, slot.id
+            self._claims[key] = self._claims.get(key, 0) + share
 
     def refuses_create(self, account: SpendSubjects, type_: InstanceType) -> BudgetDenial | None:
         """Return why no instance of a type may be created for an account, None when one may."""
@@ -235,25 +257,31 @@ class PassBudget:
         self._charge(account, slot.id, slot.type.price_usd_per_hour)
 
     def _charge(self, account: SpendSubjects, slot_id: str, price: Decimal) -> None:
-        for subject in account:
-            self._charged[subject, slot_id] = price
+        self._charged.update((subject, slot_id) for subject in account)
         _add(self._more, account, price)
 
-    def _added(self, subject: SpendSubject, slot_id: str, cost: Decimal) -> Decimal:
-        """Return what a claim adds to what a holder is charged: nothing while that covers it."""
-        charged = self._charged.get((subject, slot_id))
-        if charged is None:
-            return cost
-        claimed = self._claimed.get((subject, slot_id), _NOTHING)
-        return max(charged, claimed + cost) - max(charged, claimed)
+    def _added(self, subject: SpendSubject, slot: Slot, share: int) -> Decimal:
+        """Return what room adds to what a holder is charged: nothing where that is all of it."""
+        if (subject, slot.id) in self._charged:
+            return _NOTHING
+        claimed = self._claims.get((subject, slot.id), 0)
+        counted = self._counted(subject, slot, claimed)
+        return self._counted(subject, slot, claimed + share) - counted
 
-    def _cost(self, type_: InstanceType, need: Resources) -> Decimal:
-        cost = self._costs.get((type_.name, need))
-        if cost is None:
-            share = share_of(need, type_, self.placement)
-            cost = occupied_usd_per_hour(type_.price_usd_per_hour, share)
-            self._costs[type_.name, need] = cost
-        return cost
+    def _counted(self, subject: SpendSubject, slot: Slot, claimed: int) -> Decimal:
+        """Return what is counted for a holder on a slot where it has claimed so much."""
+        occupied = self.occupied.get(slot.id)
+        if not claimed:
+            return _NOTHING if occupied is None else occupied.usd_per_hour(subject)
+        own = claimed if occupied is None else claimed + occupied.by_subject.get(subject, 0)
+        price = self.prices.get(slot.id, slot.type.price_usd_per_hour)
+        return part_usd_per_hour(price, min(own, SHARE_UNITS), SHARE_UNITS)
+
+    def _share(self, type_: InstanceType, need: Resources) -> int:
+        share = self._shares.get((type_.name, need))
+        if share is None:
+            share = self._shares[type_.name, need] = share_units(need, type_, self.placement)
+        return share
 
 
 def _refusal(

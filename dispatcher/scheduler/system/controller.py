@@ -446,10 +446,9 @@ class SystemScheduler:
         )
 
     def _job(self, job_id: str) -> Job:
-        """Return one of its jobs as it is now; one whose budget is spent is as if it were held."""
+        """Return one of its jobs as it is now; one that may not begin is as if it were held."""
         job = self._table.jobs.job(job_id) or self._jobs[job_id]
-        stop = self._table.budget_stop(job.project, job.user, job.tasks[0].spec.labels)
-        return job if stop is None else replace(job, held=True)
+        return job if self._table.why_job_not_begin(job) is None else replace(job, held=True)
 
     def _planned(self, job_id: str) -> PerInstanceJob:
         stopped = self._table.jobs.is_concluded(job_id)
