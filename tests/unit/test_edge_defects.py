@@ -47,6 +47,9 @@ OTHERS = (
     # What a new price changes: no seed has prices that do.
     *("dispatcher/scheduler/placement/fleet_sync.py", "dispatcher/state/attempt_spend.py"),
     "pool/core.py",
+    # What is prepaid is chosen first: no seed has any.
+    *("dispatcher/scheduler/placement/create_limits.py", "dispatcher/scheduler/scale_up/"),
+    "dispatcher/scheduler/elastic/scale_up.py",
 )
 
 PROBE = EdgeDefect(
