@@ -198,7 +198,7 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
 def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> None:
     match change:
         case AddPrices():
-            ledger_records.add_prices(connection, change.rows)
+            ledger_records.add_prices(connection, change.rows, change.prepaid)
         case AddCorrections():
             ledger_corrections.add(connection, change.corrections)
         case SaveBookedHour():

@@ -41,8 +41,7 @@ PREPAID: Final[tuple[EdgeDefect, ...]] = (
         file="dispatcher/scheduler/scale_up/batch.py",
         old="        self._made_of[type_.name] += 1\n",
         new="",
-        test=_CHOOSING
-        + "test_where_the_cheap_type_is_short_no_more_of_the_dear_one_comes_than_is_prepaid",
+        test=_CHOOSING + "test_what_a_pass_has_created_takes_a_prepaid_place_in_its_next_round",
     ),
     EdgeDefect(
         name="what_is_there_takes_no_prepaid_place",

@@ -15,6 +15,7 @@ from longshore.dispatcher.domain.feasibility import eligible_types
 from longshore.dispatcher.input.quantities import Price
 from longshore.dispatcher.scheduler.batch.plan import plan
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy
+from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
 from longshore.dispatcher.scheduler.scale_up.problem import options_of
 from longshore.dispatcher.scheduler.scale_up.solve import (
@@ -158,6 +159,16 @@ def test_a_pass_creates_what_is_prepaid_first_and_counts_what_it_creates() -> No
 def test_where_the_cheap_type_is_short_no_more_of_the_dear_one_comes_than_is_prepaid() -> None:
     assert decided(9, {"p2": 2}, short=("t1",)) == {"p2": 2}
     assert decided(9, {}, short=("t1",)) == {}
+
+
+def test_what_a_pass_has_created_takes_a_prepaid_place_in_its_next_round() -> None:
+    limits = make_limits(instances=0, max_instances=100)
+    this_pass = CreateLimits(replace(limits, prepaid_left={"p2": 2}))
+    dear = Option(type=P2, need=Resources(), only_prepaid=True)
+    this_pass.create(P2)
+    assert (this_pass.prepaid_left, this_pass.is_within_price(dear)) == ({"p2": 1}, True)
+    this_pass.create(P2)
+    assert (this_pass.prepaid_left, this_pass.is_within_price(dear)) == ({}, False)
 
 
 def test_all_that_are_there_or_on_their_way_take_a_prepaid_place() -> None:
