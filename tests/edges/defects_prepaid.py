@@ -7,6 +7,8 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 
 _CHOOSING: Final = "tests/unit/test_prepaid_choosing.py::"
+_LEDGER: Final = "tests/unit/test_prepaid_ledger.py::"
+_PLACES: Final = "dispatcher/cost/prepaid.py"
 _TYPES: Final = "tests/unit/test_config_types.py::"
 
 PREPAID: Final[tuple[EdgeDefect, ...]] = (
@@ -93,5 +95,95 @@ PREPAID: Final[tuple[EdgeDefect, ...]] = (
         old="        if each.reservation and Capability",
         new="        if False and Capability",
         test=_TYPES + "test_a_type_that_makes_no_sense_is_refused",
+    ),
+    EdgeDefect(
+        name="the_youngest_have_the_prepaid_places",
+        guard="The oldest instances have the prepaid places",
+        file=_PLACES,
+        old="            insort(there, order)\n",
+        new="            there.insert(0, order)\n",
+        test=_LEDGER
+        + "test_the_oldest_have_the_places_and_whoever_comes_later_gets_what_they_leave",
+    ),
+    EdgeDefect(
+        name="a_preemptible_instance_has_a_prepaid_place",
+        guard="What the cloud takes back has no prepaid place",
+        file=_PLACES,
+        old="span is not None and not bill.preemptible and",
+        new="span is not None and",
+        test=_LEDGER + "test_what_is_preemptible_or_of_another_type_has_no_place",
+    ),
+    EdgeDefect(
+        name="what_is_unused_is_booked_ahead",
+        guard="Unused time of the hour that goes on ends now",
+        file=_PLACES,
+        old="min(until_ms, now_ms), found",
+        new="until_ms, found",
+        test=_LEDGER + "test_used_and_unused_of_the_hour_that_goes_on_end_now",
+    ),
+    EdgeDefect(
+        name="a_type_that_goes_stays_prepaid",
+        guard="Of a type that is configured no more the places end",
+        file=_PLACES,
+        old="{**ended, **now}",
+        new="now",
+        test=_LEDGER + "test_only_what_differs_is_added_and_a_type_that_goes_ends",
+    ),
+    EdgeDefect(
+        name="a_minimum_is_time_of_a_prepaid_place",
+        guard="What a cloud bills at least is no time of a prepaid place",
+        file="dispatcher/cost/tiling.py",
+        old="prices.at(bill, last_ms)  #",
+        new="prices.spans(bill, last_ms, last_ms + 1)[0][2]  #",
+        test=_LEDGER + "test_what_a_cloud_bills_at_least_is_no_time_of_a_place",
+    ),
+    EdgeDefect(
+        name="a_prepaid_place_hides_that_there_is_no_price",
+        guard="That nobody knows a price is told of prepaid time, too",
+        file="dispatcher/cost/prices.py",
+        old="if is_held and price.source is not PriceSource.NONE:",
+        new="if is_held:",
+        test=_LEDGER + "test_where_nobody_knows_the_price_neither_hides_it",
+    ),
+    EdgeDefect(
+        name="nothing_is_booked_before_the_first_instance",
+        guard="What is prepaid is booked also where nothing ever ran",
+        file="dispatcher/store/ledger_groups.py",
+        old="    times = (tables.bills.c.created_ms, tables.prepaid.c.valid_from_ms)\n",
+        new="    times = (tables.bills.c.created_ms,)\n",
+        test=_LEDGER + "test_what_is_prepaid_is_booked_from_the_start_also_where_nothing_ever_ran",
+    ),
+    EdgeDefect(
+        name="what_was_prepaid_before_an_hour_is_not_read",
+        guard="The number that holds when an hour begins counts in it",
+        file="dispatcher/store/ledger_records.py",
+        old="        for row in (*held, *connection.execute(begins))\n    ]\n\n\ndef fetch_prices",
+        new="        for row in connection.execute(begins)\n    ]\n\n\ndef fetch_prices",
+        test=_LEDGER + "test_what_is_prepaid_is_booked_from_the_start_also_where_nothing_ever_ran",
+    ),
+    EdgeDefect(
+        name="booked_hours_keep_what_a_late_number_of_places_changes",
+        guard="A number of places that comes late has its hours reckoned anew",
+        file="dispatcher/store/ledger_records.py",
+        old=" + [each.valid_from_ms for each in prepaid]\n",
+        new="\n",
+        test=_LEDGER + "test_a_row_of_places_that_comes_late_has_its_booked_hours_reckoned_anew",
+    ),
+    EdgeDefect(
+        name="unused_time_is_compared_with_a_bill",
+        guard="What is prepaid and not run is compared with no row of a bill",
+        file="dispatcher/service/cost_reconciling.py",
+        old="bills=ours, prepaid=())",
+        new="bills=ours)",
+        test="tests/unit/test_cost_reconciling.py::"
+        "test_what_is_prepaid_is_compared_with_no_row_of_a_bill",
+    ),
+    EdgeDefect(
+        name="unused_time_is_of_an_instance_without_an_id",
+        guard="What is about no resource says none in a FOCUS file",
+        file="dispatcher/cost/focus.py",
+        old='lambda row: "Instance" if row.line.instance_id else None',
+        new='lambda _: "Instance"',
+        test="tests/unit/test_cost_focus.py::test_what_is_prepaid_and_not_run_is_about_no_resource",
     ),
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from longshore.dispatcher.cost.prepaid import changed_places
+from longshore.dispatcher.cost.report import Idle, sum_of
 from longshore.dispatcher.cost.rollups import lines_between
 from longshore.dispatcher.domain.ledger import (
     GROUP_FIELDS,
@@ -23,15 +24,17 @@ from longshore.dispatcher.domain.ledger import (
     UnitPrice,
 )
 from longshore.dispatcher.domain.messages import AddPrices, SaveBill
+from longshore.dispatcher.domain.principals import Door, Principal, Role
 from longshore.dispatcher.domain.queries import LedgerFacts
+from longshore.dispatcher.service.costs import CostQuestion
 from longshore.dispatcher.service.prices import PriceKeeper
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.billing import Billed
 from longshore.drivers.interface import InstanceType
 from tests.rigs.services import store_in
-from tests.samples import make_type
+from tests.samples import ME, make_type
 from tests.store_values import url_in
-from tests.unit.test_ledger_store import T0, bill, booked
+from tests.unit.test_ledger_store import T0, bill, booked, service
 
 H = MS_PER_HOUR
 SMALL = make_type(2, name="small", price="0.1", prepaid=2)
@@ -173,6 +176,26 @@ def test_what_is_prepaid_is_booked_from_the_start_also_where_nothing_ever_ran(
         booked(store, 6.1)
         assert by_state(store, 3) == {("unused", "prepaid"): H}, "the past never moves"
         assert by_state(store, 5) == {}
+
+
+def test_a_report_tells_used_and_unused_apart_to_an_admin(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        begin(store, 0, SMALL)
+        store.write([SaveBill(bill=instance(1, 1, 3))]).result(30)
+        question = CostQuestion(
+            steps=[(T0, T0 + 4)], by=("price_source", "state"), idle=Idle.SEPARATE, only={}
+        )
+        costs = service(store, 4)
+        mine = Principal(user="ann", role=Role.USER, door=Door.TOKEN)
+        [of_all, of_ann] = [
+            asyncio.run(costs.report(question, caller)).rows for caller in (ME, mine)
+        ]
+    assert [(each.values, each.amounts.quantity_ms) for each in of_all] == [
+        (("prepaid", "unused"), 6 * H),
+        (("prepaid", "unwanted"), 2 * H),
+    ]
+    assert sum_of(of_all).total == 2 * 4 * H * 10**8
+    assert not of_ann
 
 
 def test_a_late_word_of_the_cloud_moves_the_places_in_hours_that_are_booked(
