@@ -128,6 +128,10 @@ class InstanceType:
     #: The share of its price that is put on top when types are chosen from, for work that was lost
     #: with instances that the cloud took back.
     waste: Decimal = Decimal(0)
+    #: How many instances of it are paid for whether they run or not: so many cost nothing more.
+    prepaid: int = 0
+    #: The cloud's id of the reserved capacity in which an instance is tried first, "" for none.
+    reservation: str = ""
     #: What containers may use.
     allocatable: Resources = field(init=False, repr=False, compare=False)
     #: The price with `waste` on top: only to choose by, and never a cost.

@@ -102,6 +102,8 @@ class Capability(Enum):
     """It is `WarnsOfInterruption`, and its command is not ""."""
     BILLING = "billing"
     """It is `Bills`, and its instances tell when they are billed (`TellsBilling`)."""
+    RESERVATIONS = "reservations"
+    """A type's `reservation` is where its instances are tried first, and done without when full."""
     OFFERS = "offers"
     """`DriverInfo.offers` tells which instance types the account can have."""
 

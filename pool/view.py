@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from longshore.drivers.interface import InstanceType, Leftover
+from longshore.drivers.interface import TYPE_TAG, InstanceType, Leftover
 from longshore.pool import boot_failures, launching, leaks, probing, signals, strays
 from longshore.pool.core import PoolCore
 from longshore.pool.holds import CreateBlock, CreateHold, InstanceCounts, Scope
@@ -72,6 +73,18 @@ class PoolView:
             len(self.workers)
             + len(expected_launches)
             + len(self._core.unlisted_beside(expected_launches))
+        )
+
+    def numbers_by_type(self) -> Mapping[str, int]:
+        """Return how many of these there are of each type, by its name; of none it has no entry."""
+        core, expected = self._core, self._core.expected_launches()
+        missing = (core.unlisted[id_] for id_ in core.unlisted_beside(expected))
+        return Counter(
+            [
+                *(worker.type.name for worker in self.workers.values()),
+                *(pending.launch.type_name for pending in expected),
+                *(dict(seen.tags).get(TYPE_TAG, "") for seen in missing),
+            ]
         )
 
     def kill_at(self, attempt_id: str) -> float | None:

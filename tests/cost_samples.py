@@ -62,6 +62,17 @@ IDLE: Final = replace(
     outcome=CostOutcome.OPEN,
 )
 
+UNUSED: Final = replace(
+    IDLE,
+    instance_id="",
+    zone="",
+    state=BilledState.UNUSED,
+    cause="unused",
+    outcome=CostOutcome.NEVER_USED,
+    price=UnitPrice(nusd_per_hour=115_000_000, source=PriceSource.PREPAID),
+)
+"""What is prepaid and not run."""
+
 CONTEXT: Final = FocusContext(
     provider="AWS",
     service="Amazon EC2",

@@ -115,6 +115,9 @@ def _check_types(
     for name, each in sorted(config.instance_types.items()):
         ask, ask_image = partial(_answers, fault_of_type), partial(_answers, image_of)
         of = (parameters, as_instance_type(name, each))
+        if each.reservation and Capability.RESERVATIONS not in info.capabilities:
+            what = f"cannot be taken up: the driver {info.name} knows no reservations; leave it out"
+            problems.add(f"{member('instance_types', name)}.reservation", what)
         for fault in _asked(info, "fault_of_type", partial(ask, *of), problems):
             if fault:
                 problems.add(member("instance_types", name), fault)

@@ -96,6 +96,8 @@ class TypeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     disk: Size = Size(0)
     gpus: Count | GpusConfig = 0
     preemptible: bool = False
+    prepaid: Count = 0
+    reservation: Annotated[str, msgspec.Meta(max_length=255)] = ""
     labels: Labels = {}
     resources: Amounts = {}
     reserve: ReserveConfig = ReserveConfig()

@@ -72,6 +72,8 @@ def as_instance_type(name: str, each: TypeConfig, terms: PriceTerms = AS_TOLD) -
         ),
         price_usd_per_hour=terms.whole(Decimal(each.price_per_hour)),
         preemptible=each.preemptible,
+        prepaid=each.prepaid,
+        reservation=each.reservation,
         labels=tuple(sorted(each.labels.items())),
         gpu_model=gpus.model,
         gpu_memory_bytes=int(gpus.memory),
@@ -88,6 +90,7 @@ def check_type(path: str, each: TypeConfig, problems: Problems) -> None:
         problems.add(f"{path}.memory", wrong)
     type_ = as_instance_type(path, each)
     _check_names(path, each, problems)
+    _check_prepaid(path, each, problems)
     _check_gpus(path, each, problems)
     _check_reserve(path, type_, problems)
     _check_defaults(path, type_, problems)
@@ -117,6 +120,17 @@ def _check_names(path: str, each: TypeConfig, problems: Problems) -> None:
                 problems.add(
                     f"{path}.{part}.{dimension}", "has an option of its own: use that instead"
                 )
+
+
+def _check_prepaid(path: str, each: TypeConfig, problems: Problems) -> None:
+    given = (("prepaid", bool(each.prepaid)), ("reservation", bool(each.reservation)))
+    for option, is_given in given:
+        if each.preemptible and is_given:
+            problems.add(
+                f"{path}.{option}",
+                "is for what the cloud does not take back, and the type is preemptible: leave it"
+                " out, or make it a type of its own",
+            )
 
 
 def _check_gpus(path: str, each: TypeConfig, problems: Problems) -> None:

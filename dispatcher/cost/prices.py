@@ -9,15 +9,18 @@ bought; where the configuration says 0, nobody knows its price.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
+from types import MappingProxyType
+from typing import Final
 
 from longshore.dispatcher.domain.ledger import InstanceBill, PriceRow, PriceSource, UnitPrice
 
 _RANK = {source: rank for rank, source in enumerate(PriceSource)}
 _NO_PRICE = Decimal(0)
+_NOBODY_HOLDS: Final[Mapping[str, Sequence[tuple[int, int]]]] = MappingProxyType({})
 _NOBODYS = UnitPrice(nusd_per_hour=0, source=PriceSource.NONE)
 
 
@@ -41,7 +44,13 @@ AS_TOLD = PriceTerms()
 class PriceBook:
     """The prices that are known."""
 
-    def __init__(self, rows: Iterable[PriceRow]) -> None:
+    def __init__(
+        self,
+        rows: Iterable[PriceRow],
+        held: Mapping[str, Sequence[tuple[int, int]]] = _NOBODY_HOLDS,
+    ) -> None:
+        """`held` is when instances had a prepaid place, by their ids, in milliseconds."""
+        self._held = held
         self._rows: dict[tuple[str, str], list[PriceRow]] = {}
         for row in sorted(rows, key=lambda each: (each.valid_from_ms, _RANK[each.price.source])):
             self._rows.setdefault((row.type_name, row.zone), []).append(row)
@@ -49,23 +58,43 @@ class PriceBook:
     def spans(
         self, bill: InstanceBill, from_ms: int, until_ms: int
     ) -> list[tuple[int, int, UnitPrice]]:
-        """Return what an instance costs in a span, in order, split where the price changes."""
-        rows = self._rows.get((bill.type_name, ""), [])
-        if bill.billed.zone:
-            rows = [*rows, *self._rows.get((bill.type_name, bill.billed.zone), [])]
-        cuts = sorted({r.valid_from_ms for r in rows if from_ms < r.valid_from_ms < until_ms})
-        bounds = [from_ms, *cuts, until_ms]
+        """Return what an instance costs in a span, in order, split where the price changes.
+
+        While it has a prepaid place its price is what that place was paid with.
+        """
+        rows, held = self._of(bill), self._held.get(bill.instance_id, ())
+        times = {row.valid_from_ms for row in rows}.union(*held)
         found: list[tuple[int, int, UnitPrice]] = []
-        for start_ms, end_ms in pairwise(bounds):
+        for start_ms, end_ms in pairwise(_bounds(times, from_ms, until_ms)):
             price = _in_force(rows, start_ms) or _as_bought(bill)
+            is_held = any(since_ms <= start_ms < to_ms for since_ms, to_ms in held)
+            if is_held and price.source is not PriceSource.NONE:
+                price = replace(price, source=PriceSource.PREPAID)
             same = bool(found) and found[-1][2] == price
             found.append((found.pop()[0] if same else start_ms, end_ms, price))
         return found
 
     def at(self, bill: InstanceBill, at_ms: int) -> UnitPrice:
-        """Return what an hour of an instance costs at a time, in milliseconds since the epoch."""
-        ((_, _, price),) = self.spans(bill, at_ms, at_ms + 1)
-        return price
+        """Return what an hour of an instance costs at a time, in milliseconds since the epoch.
+
+        Whether it has a prepaid place or not.
+        """
+        return _in_force(self._of(bill), at_ms) or _as_bought(bill)
+
+    def of_type(
+        self, type_name: str, from_ms: int, until_ms: int
+    ) -> Iterator[tuple[int, int, UnitPrice]]:
+        """Yield what an instance of a type costs in a span, wherever it is, in order."""
+        rows = self._rows.get((type_name, ""), [])
+        times = {row.valid_from_ms for row in rows}
+        for start_ms, end_ms in pairwise(_bounds(times, from_ms, until_ms)):
+            yield start_ms, end_ms, _in_force(rows, start_ms) or _NOBODYS
+
+    def _of(self, bill: InstanceBill) -> list[PriceRow]:
+        """Return the rows that are about an instance."""
+        rows = self._rows.get((bill.type_name, ""), [])
+        zone = bill.billed.zone
+        return [*rows, *self._rows.get((bill.type_name, zone), [])] if zone else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +111,11 @@ class PricesInForce:
 
 AS_BOUGHT = PricesInForce(book=PriceBook(()), at_ms=0)
 """At any time: nobody tells more than what instances cost when they were bought."""
+
+
+def _bounds(times: Collection[int], from_ms: int, until_ms: int) -> list[int]:
+    """Return a span's beginning and end with the times between them, in order."""
+    return [from_ms, *sorted(each for each in times if from_ms < each < until_ms), until_ms]
 
 
 def _in_force(rows: list[PriceRow], at_ms: int) -> UnitPrice | None:

@@ -34,6 +34,7 @@ _DIMENSIONS: Final[Mapping[str, Callable[[CostGroup], str]]] = {
     "state": lambda group: group.state.value,
     "cause": lambda group: group.cause,
     "outcome": lambda group: group.outcome.value,
+    "price_source": lambda group: group.price_source.value,
 }
 _WHOSE: Final[Mapping[str, Callable[[Successes], str]]] = {
     "project": lambda found: found.project,

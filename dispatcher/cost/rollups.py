@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
+from longshore.dispatcher.cost.prepaid import prepaid_places, unused_lines
 from longshore.dispatcher.cost.prices import PriceBook
 from longshore.dispatcher.cost.tiling import lines_of
 from longshore.dispatcher.domain.ledger import (
@@ -25,12 +26,22 @@ Totals = dict[CostGroup, Total]
 def lines_between(
     facts: LedgerFacts, *, from_hour: int, until_hour: int, now_ms: int
 ) -> Iterator[CostLine]:
-    """Yield the lines of all instances in [from_hour, until_hour), instance by instance, by id."""
+    """Yield the lines of all instances in [from_hour, until_hour), instance by instance, by id.
+
+    At last come those of what is prepaid and not run.
+    """
     seen = sorted(facts.intervals, key=lambda each: each.instance_id)
     of: dict[str, list[Interval]] = {
         id_: list(found) for id_, found in groupby(seen, key=lambda each: each.instance_id)
     }
-    prices = PriceBook(facts.prices)
+    places = prepaid_places(
+        facts.bills,
+        facts.prepaid,
+        from_ms=from_hour * MS_PER_HOUR,
+        until_ms=until_hour * MS_PER_HOUR,
+        now_ms=now_ms,
+    )
+    prices = PriceBook(facts.prices, places.held)
     for bill in sorted(facts.bills, key=lambda each: each.instance_id):
         yield from lines_of(
             bill,
@@ -40,6 +51,7 @@ def lines_between(
             until_ms=until_hour * MS_PER_HOUR,
             now_ms=now_ms,
         )
+    yield from unused_lines(places, prices)
 
 
 def group_of(line: CostLine, labels: Collection[str]) -> CostGroup:

@@ -250,7 +250,7 @@ def _minimum(
     last_ms = max(span.from_ms, span.until_ms - 1)
     if not from_ms <= last_ms < until_ms:
         return []
-    price = prices.at(bill, last_ms)
+    price = prices.at(bill, last_ms)  # no time in which it could have had a prepaid place
     flat_grains = _flat_grains(bill, span, prices, price)
     if not span.minimum_ms and not flat_grains:
         return []

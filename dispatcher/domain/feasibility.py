@@ -166,6 +166,8 @@ def within_price(
 ) -> tuple[InstanceType, ...]:
     """Return the types, of those that fit, that the price rule allows, cheapest first.
 
+    What is prepaid of a type costs nothing more, so that it is never too dear.
+
     It counts from the cheapest of which a new instance has room (`as_new` tells a type without what
     others take of each, and with what of its use is wasted). Where none has, it counts from the
     cheapest that fits. None is left out for want of room: an instance that is there already may
@@ -176,7 +178,7 @@ def within_price(
     ordered = sorted(fitting, key=lambda type_: price_order(as_new(type_)))
     cheapest = cheapest_with_room(ordered, resources, unnamed, as_new=as_new) or ordered[0]
     limit = as_new(cheapest).effective_usd_per_hour * Decimal(str(max_price_factor))
-    return tuple(t for t in ordered if as_new(t).effective_usd_per_hour <= limit)
+    return tuple(t for t in ordered if t.prepaid or as_new(t).effective_usd_per_hour <= limit)
 
 
 def what_is_left(type_: InstanceType, wanted: Resources) -> str:

@@ -66,6 +66,8 @@ class BilledState(Enum):
     """Its end was asked for, or it is none that we know, and it is there."""
     MINIMUM = "minimum"
     """It was gone: what the cloud bills at least, or up to its next whole unit."""
+    UNUSED = "unused"
+    """It is none: what is prepaid of a type, and not run."""
 
 
 class CostOutcome(Enum):
@@ -183,6 +185,8 @@ class PriceSource(Enum):
     HISTORY = "history"
     DRIVER = "driver"
     CONFIG = "config"
+    PREPAID = "prepaid"
+    """Any of these, of what is paid for whether it runs or not."""
     NONE = "none"
     """Nobody knows it: the amount is 0, and an alert."""
 
@@ -208,11 +212,25 @@ class PriceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrepaidRow:
+    """How many instances of a type are paid for whether they run or not, from a time on."""
+
+    #: Our name of the type, and the cloud's.
+    type_name: str
+    provider_type: str
+    #: In milliseconds since the epoch.
+    valid_from_ms: int
+    #: 0 ends it.
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """A part of one hour of one instance."""
+    """A part of one hour of one instance, or of what is prepaid and not run."""
 
     #: Whole hours since the epoch, UTC; the line is about [hour, hour + 1).
     hour: int
+    #: "" for what is prepaid and not run.
     instance_id: str
     #: Our name of the type, and the cloud's.
     type_name: str

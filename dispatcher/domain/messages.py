@@ -18,6 +18,7 @@ from longshore.dispatcher.domain.ledger import (
     ClosedMonth,
     InstanceBill,
     Interval,
+    PrepaidRow,
     PriceRow,
 )
 from longshore.dispatcher.domain.secrets import DataKey, KnownSecrets, StoredSecret
@@ -245,9 +246,13 @@ class ForgetDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPrices:
-    """Insert rows of prices, and mark the hours from then on; one that is there stays as it is."""
+    """Insert rows of prices, and mark the hours from then on; one that is there stays as it is.
+
+    `prepaid` are rows of what is paid for whether it runs or not.
+    """
 
     rows: tuple[PriceRow, ...]
+    prepaid: tuple[PrepaidRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

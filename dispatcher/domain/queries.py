@@ -14,7 +14,14 @@ from longshore.dispatcher.domain.containers import (
     InstanceRecord,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState
-from longshore.dispatcher.domain.ledger import CostGroup, InstanceBill, Interval, PriceRow, Total
+from longshore.dispatcher.domain.ledger import (
+    CostGroup,
+    InstanceBill,
+    Interval,
+    PrepaidRow,
+    PriceRow,
+    Total,
+)
 from longshore.dispatcher.domain.secrets import DataKey, StoredSecret
 from longshore.pool.model import Launch
 
@@ -123,6 +130,8 @@ class LedgerFacts:
     bills: Sequence[InstanceBill]
     intervals: Sequence[Interval]
     prices: Sequence[PriceRow]
+    #: What of it is paid for whether it runs or not.
+    prepaid: Sequence[PrepaidRow] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

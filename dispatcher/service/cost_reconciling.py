@@ -124,7 +124,8 @@ class Reconciler:
             end = min(first + HOURS_AT_ONCE, hours.stop)
             facts = self._store.ledger.facts(first, end)
             ours = [b for b in facts.bills if piece_of(b.instance_id, piece.pieces) == piece.piece]
-            facts = replace(facts, bills=ours)
+            # What is prepaid and not run is no instance's: a bill has its own rows for that.
+            facts = replace(facts, bills=ours, prepaid=())
             for line in lines_between(facts, from_hour=first, until_hour=end, now_ms=now_ms):
                 of_hour = groups.setdefault(line.instance_id, {}).setdefault(line.hour, {})
                 group = group_of(line, self._labels)

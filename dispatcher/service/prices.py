@@ -22,6 +22,7 @@ from decimal import Decimal
 import structlog
 
 from longshore.dispatcher.cost.money import nusd_of, usd_per_hour
+from longshore.dispatcher.cost.prepaid import changed_places
 from longshore.dispatcher.cost.prices import (
     PriceBook,
     PricesInForce,
@@ -29,6 +30,7 @@ from longshore.dispatcher.cost.prices import (
     changed_rows,
 )
 from longshore.dispatcher.domain.ledger import (
+    PrepaidRow,
     PriceRow,
     PriceSource,
     UnitPrice,
@@ -100,7 +102,8 @@ class PriceKeeper:
         """
         now_ms = ms_of(self._now())
         told = [_row(each, each.price_usd_per_hour, now_ms) for each in self._types.values()]
-        known = await self._add(told, ends=() if self._is_live else _LIVE)
+        prepaid = [_prepaid_row(each, now_ms) for each in self._types.values()]
+        known = await self._add(told, ends=() if self._is_live else _LIVE, prepaid=prepaid)
         if self._is_live:
             self._take_up(known)
         return tuple(self._types.values())
@@ -219,14 +222,25 @@ class PriceKeeper:
         self._types[name] = replace(self._types[name], price_usd_per_hour=price_usd_per_hour)
 
     async def _add(
-        self, told: Sequence[PriceRow], *, ends: Collection[PriceSource] = ()
+        self,
+        told: Sequence[PriceRow],
+        *,
+        ends: Collection[PriceSource] = (),
+        prepaid: Sequence[PrepaidRow] | None = None,
     ) -> list[PriceRow]:
-        """Add what differs from what is known, and return the latter."""
-        now_ms = ms_of(self._now())
+        """Add what differs from what is known, and return the latter, as far as it is prices.
+
+        `prepaid` is what is prepaid of each type from now on, None where that is as it was.
+        """
+        now_ms, added = ms_of(self._now()), list[PrepaidRow]()
         known = await asyncio.to_thread(self._store.ledger.prices, now_ms)
         rows = changed_rows(known, told, ends=ends)
-        if rows:
-            await asyncio.wrap_future(self._store.write([AddPrices(rows=tuple(rows))]))
+        if prepaid is not None:
+            before = await asyncio.to_thread(self._store.ledger.prepaid, now_ms)
+            added = changed_places(before, prepaid, at_ms=now_ms)
+        if rows or added:
+            change = AddPrices(rows=tuple(rows), prepaid=tuple(added))
+            await asyncio.wrap_future(self._store.write([change]))
         self._book = PriceBook([*known, *rows])
         return known
 
@@ -234,6 +248,15 @@ class PriceKeeper:
 def _row(type_: InstanceType, price_usd_per_hour: Decimal, at_ms: int) -> PriceRow:
     price = _at(price_usd_per_hour, PriceSource.CONFIG)
     return PriceRow(type_name=type_.name, zone="", valid_from_ms=at_ms, price=price)
+
+
+def _prepaid_row(type_: InstanceType, at_ms: int) -> PrepaidRow:
+    return PrepaidRow(
+        type_name=type_.name,
+        provider_type=type_.provider_type,
+        valid_from_ms=at_ms,
+        number=type_.prepaid,
+    )
 
 
 def _at(price_usd_per_hour: Decimal, source: PriceSource) -> UnitPrice:

@@ -202,7 +202,7 @@ def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> Non
         case DropBill():
             ledger_records.drop_bill(connection, change.launch_id)
         case AddPrices():
-            ledger_records.add_prices(connection, change.rows)
+            ledger_records.add_prices(connection, change.rows, change.prepaid)
         case AddCorrections():
             ledger_corrections.add(connection, change.corrections)
         case SaveBookedHour():

@@ -160,8 +160,9 @@ def fetch_due(connection: Connection, *, before_hour: int, at_most: int) -> Ledg
 
 def fetch_first_hour(connection: Connection) -> int | None:
     """Return the first hour about which anything is known, None for none."""
-    earliest_ms = connection.execute(select(func.min(tables.bills.c.created_ms))).scalar()
-    return None if earliest_ms is None else int(earliest_ms) // MS_PER_HOUR
+    times = (tables.bills.c.created_ms, tables.prepaid.c.valid_from_ms)
+    first_ms = [connection.execute(select(func.min(each))).scalar() for each in times]
+    return min((int(each) // MS_PER_HOUR for each in first_ms if each is not None), default=None)
 
 
 def fetch_groups(connection: Connection, numbers: Iterable[int]) -> dict[int, CostGroup]:

@@ -13,7 +13,13 @@ from sqlalchemy import Connection
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.cost.utc_calendar import month_of, utc_hour_text
 from longshore.dispatcher.domain.deliveries import Delivery
-from longshore.dispatcher.domain.ledger import ClosedMonth, InstanceBill, Interval, PriceRow
+from longshore.dispatcher.domain.ledger import (
+    ClosedMonth,
+    InstanceBill,
+    Interval,
+    PrepaidRow,
+    PriceRow,
+)
 from longshore.dispatcher.domain.queries import (
     CorrectedInstance,
     CountedCorrection,
@@ -106,6 +112,11 @@ class LedgerReader:
         """Return the prices that hold in a span: those that begin in it, and what held before."""
         with self._snapshot() as connection:
             return ledger_records.fetch_prices(connection, from_ms, until_ms)
+
+    def prepaid(self, at_ms: int) -> list[PrepaidRow]:
+        """Return what is prepaid of each type at a time; 0 ends it."""
+        with self._snapshot() as connection:
+            return ledger_records.fetch_prepaid(connection, at_ms, at_ms + 1)
 
     def budgets(self) -> BudgetRecords:
         """Return all that is kept of budgets."""

@@ -19,6 +19,7 @@ from longshore.dispatcher.domain.ledger import (
     CostOutcome,
     InstanceBill,
     Interval,
+    PrepaidRow,
     PriceRow,
     PriceSource,
     UnitPrice,
@@ -44,6 +45,7 @@ _MARGIN_MS: Final = MS_PER_HOUR
 _SAVE_INTERVAL = sqlite.upsert(tables.intervals, keep=())
 _SAVE_BILL = sqlite.upsert(tables.bills, keep=())
 _ADD_PRICE = sqlite.insert_new(tables.prices)
+_ADD_PREPAID = sqlite.insert_new(tables.prepaid)
 _MARK = sqlite.count_up(tables.marks, "times")
 _UNMARK = delete(tables.marks).where(
     tables.marks.c.hour == bindparam("of_hour"), tables.marks.c.times == bindparam("as_read")
@@ -206,8 +208,13 @@ def save_booked_hour(connection: Connection, booked: BookedHour, *, now: float) 
     connection.execute(_UNMARK, {"of_hour": booked.hour, "as_read": booked.marks})
 
 
-def add_prices(connection: Connection, rows: Sequence[PriceRow]) -> None:
-    """Write prices that are not there yet, and mark the hours booked since they hold."""
+def add_prices(
+    connection: Connection, rows: Sequence[PriceRow], prepaid: Sequence[PrepaidRow]
+) -> None:
+    """Write prices that are not there yet, and mark the hours booked since they hold.
+
+    So it does with rows of what is prepaid.
+    """
     values = [
         {
             "type_name": row.type_name,
@@ -220,9 +227,21 @@ def add_prices(connection: Connection, rows: Sequence[PriceRow]) -> None:
     ]
     if values:
         connection.execute(_ADD_PRICE, values)
+    if prepaid:
+        connection.execute(_ADD_PREPAID, [_prepaid_values(row) for row in prepaid])
     booked_until = fetch_booked_until(connection)
-    first = min((row.valid_from_ms // MS_PER_HOUR for row in rows), default=booked_until)
+    since_ms = [each.valid_from_ms for each in rows] + [each.valid_from_ms for each in prepaid]
+    first = min((each // MS_PER_HOUR for each in since_ms), default=booked_until)
     _mark(connection, range(first, booked_until))
+
+
+def _prepaid_values(row: PrepaidRow) -> dict[str, Any]:
+    return {
+        "type_name": row.type_name,
+        "provider_type": row.provider_type,
+        "valid_from_ms": row.valid_from_ms,
+        "number": row.number,
+    }
 
 
 def _mark(connection: Connection, hours: Iterable[int]) -> None:
@@ -306,7 +325,35 @@ def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> Ledg
         bills=reckoned,
         intervals=tuple(interval_from_row(row) for row in rows),
         prices=tuple(fetch_prices(connection, since_ms, until_ms)),
+        prepaid=tuple(fetch_prepaid(connection, from_ms, until_ms)),
     )
+
+
+def fetch_prepaid(connection: Connection, from_ms: int, until_ms: int) -> list[PrepaidRow]:
+    """Return what is prepaid in [from, until): the rows that begin there, and what held before."""
+    prepaid = tables.prepaid
+    latest = (
+        select(prepaid.c.type_name, func.max(prepaid.c.valid_from_ms).label("at_ms"))
+        .where(prepaid.c.valid_from_ms < from_ms)
+        .group_by(prepaid.c.type_name)
+        .subquery()
+    )
+    is_held = and_(
+        prepaid.c.type_name == latest.c.type_name, prepaid.c.valid_from_ms == latest.c.at_ms
+    )
+    begins = select(prepaid).where(
+        prepaid.c.valid_from_ms >= from_ms, prepaid.c.valid_from_ms < until_ms
+    )
+    held = connection.execute(select(prepaid).join(latest, is_held)).all()
+    return [
+        PrepaidRow(
+            type_name=row.type_name,
+            provider_type=row.provider_type,
+            valid_from_ms=row.valid_from_ms,
+            number=row.number,
+        )
+        for row in (*held, *connection.execute(begins))
+    ]
 
 
 def fetch_prices(connection: Connection, from_ms: int, until_ms: int) -> list[PriceRow]:

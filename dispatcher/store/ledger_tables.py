@@ -115,6 +115,16 @@ prices = Table(
     PrimaryKeyConstraint("type_name", "zone", "valid_from_ms", "source"),
 )
 
+prepaid = Table(
+    "ledger_prepaid",
+    metadata,
+    Column("type_name", Text, nullable=False),
+    Column("provider_type", Text, nullable=False),
+    Column("valid_from_ms", BigInteger, nullable=False),
+    Column("number", Integer, nullable=False),
+    PrimaryKeyConstraint("type_name", "valid_from_ms"),
+)
+
 groups = Table(
     "ledger_groups",
     metadata,

@@ -23,7 +23,11 @@ def _make(parameters: Ec2Parameters, context: DriverContext) -> Ec2InstanceSet:
 
 
 def _fault_of_type(parameters: Ec2Parameters, instance_type: InstanceType) -> str | None:
-    return families.fault_of_type(instance_type) or fault_of_scratch(parameters, instance_type)
+    return (
+        families.fault_of_type(instance_type)
+        or own_parameters.fault_of_reservation(instance_type)
+        or fault_of_scratch(parameters, instance_type)
+    )
 
 
 DRIVER = DriverInfo(
@@ -44,6 +48,7 @@ DRIVER = DriverInfo(
             Capability.LEFTOVERS,
             Capability.INTERRUPTION_NOTICES,
             Capability.BILLING,
+            Capability.RESERVATIONS,
             Capability.OFFERS,
         }
     ),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from longshore.drivers.ec2.families import ARCHITECTURES, Family
-from longshore.drivers.interface import SECRET
+from longshore.drivers.interface import SECRET, InstanceType
 
 Seconds = Annotated[float, msgspec.Meta(ge=1, le=600)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
@@ -67,10 +67,8 @@ class Ec2Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     `zones` of the default VPC, are tried in turn when one has no capacity; without, EC2 chooses.
     `images` are AMIs by type (g5.xlarge), family (g5) or architecture (x86_64, arm64), in this
     order of precedence; what is not in it boots the pool's image. `iam_instance_profile` is a name
-    or an ARN. `reservations` are ids of capacity
-    reservations by EC2's name of the type: what is not spot is tried there first, in the first
-    subnet or zone. `spot_max_price` are USD an hour, "" the on-demand price. `extra_tags` are put
-    on instances and volumes. `key_import` gives instances our public key as a key pair too.
+    or an ARN. `spot_max_price` are USD an hour, "" the on-demand price. `extra_tags` are put on
+    instances and volumes. `key_import` gives instances our public key as a key pair too.
     `metadata_for_all` lets every user of an instance reach its metadata service, not just root and
     the login user. `price_list_url` is "" for Amazon's own. Timeouts are those of one request.
     """
@@ -88,7 +86,6 @@ class Ec2Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     address: Literal["private", "public"] = "private"
     ssh_port: Port = 22
     images: dict[str, str] = {}
-    reservations: dict[str, str] = {}
     scratch: Ec2Scratch = Ec2Scratch()
     root_volume: Ec2RootVolume = Ec2RootVolume()
     spot_max_price: str = ""
@@ -106,11 +103,20 @@ def check(parameters: Ec2Parameters) -> Sequence[tuple[str, str]]:
         *_of_access(parameters),
         *_of_network(parameters),
         *_of_images(parameters),
-        *_of_reservations(parameters),
         *_of_scratch(parameters.scratch),
         *_of_root_volume(parameters),
         *_of_tags(parameters),
     ]
+
+
+def fault_of_reservation(instance_type: InstanceType) -> str | None:
+    """Return what is wrong with the reservation of a type, None when nothing is."""
+    name = instance_type.reservation
+    if not name or re.fullmatch(r"cr-[0-9a-f]+", name):
+        return None
+    return (
+        f"its reservation {name!r} is not a capacity reservation's id: write one like cr-0a1b2c3d"
+    )
 
 
 def _of_access(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
@@ -159,12 +165,6 @@ def _of_network(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
         r"[\w+=,.@-]+|arn:[\w-]+:iam::\d+:instance-profile/[\w+=,.@/-]+", given.iam_instance_profile
     ):
         yield "iam_instance_profile", "is neither a profile's name nor its ARN"
-
-
-def _of_reservations(given: Ec2Parameters) -> Iterator[tuple[str, str]]:
-    for name, reservation in sorted(given.reservations.items()):
-        if not re.fullmatch(r"cr-[0-9a-f]+", reservation):
-            yield f"reservations.{name}", "is not a capacity reservation's id, like cr-0a1b2c3d"
 
 
 def _of_images(given: Ec2Parameters) -> Iterator[tuple[str, str]]:

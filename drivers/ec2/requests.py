@@ -48,10 +48,9 @@ def targets(parameters: Ec2Parameters, instance_type: InstanceType) -> tuple[Lau
     That is taken to be in the first of the places; when it is full, it is done without.
     """
     places = placements(parameters)
-    reservation = parameters.reservations.get(instance_type.provider_type, "")
-    if not reservation or instance_type.preemptible:
+    if not instance_type.reservation or instance_type.preemptible:
         return places
-    return (replace(places[0], reservation=reservation), *places)
+    return (replace(places[0], reservation=instance_type.reservation), *places)
 
 
 def placements(parameters: Ec2Parameters) -> tuple[LaunchTarget, ...]:

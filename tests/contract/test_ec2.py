@@ -514,15 +514,15 @@ def test_spot_prices_of_zones_are_told_by_our_names_with_the_time_since_which_th
 def test_where_a_reservation_is_full_it_is_done_without(
     bed: Ec2Bed, opened: Open, create: Callable[..., Instance]
 ) -> None:
-    kept = opened(reservations={LARGE.provider_type: "cr-0a"})
+    kept, reserved = opened(), replace(LARGE, reservation="cr-0a")
     inside = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
     full = Fault(kind=Kind.ERROR, code="ReservationCapacityExceeded", where=((inside, "cr-0a"),))
     with bed.plan.standing(full):
-        made = create(kept, "token")
+        made = create(kept, "token", reserved)
     (truth,) = bed.truth()
     assert truth.id == made.id
     # It is where the token is known, though the reservation has room now.
-    assert create(kept, "token").id == made.id
-    assert create(opened(reservations={LARGE.provider_type: "cr-0a"}), "token").id == made.id
-    create(kept, "another")
+    assert create(kept, "token", reserved).id == made.id
+    assert create(opened(), "token", reserved).id == made.id
+    create(kept, "another", reserved)
     assert [each.get(inside) for each in bed.proxy.launches] == ["cr-0a", None, None, "cr-0a"]

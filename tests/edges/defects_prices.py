@@ -116,8 +116,8 @@ PRICES: Final[tuple[EdgeDefect, ...]] = (
         name="live_prices_outlive_their_setting",
         guard="Without live prices, what the cloud said before counts no more",
         file=_KEEPER,
-        old="ends=() if self._is_live else _LIVE)",
-        new="ends=())",
+        old="ends=() if self._is_live else _LIVE,",
+        new="ends=(),",
         test=f"{_TEST}::test_an_old_price_keeps_its_value_and_is_told_once_it_is_an_hour_old",
     ),
     EdgeDefect(

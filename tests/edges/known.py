@@ -19,6 +19,7 @@ from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
+from tests.edges.defects_prepaid import PREPAID
 from tests.edges.defects_prices import PRICES
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
@@ -42,6 +43,7 @@ DEFECTS: Final = (
         *ESTIMATES,
         *INSIDE,
         *LOGS,
+        *PREPAID,
         *PRICES,
         *REMOTE,
         *RUNNER,

@@ -147,9 +147,9 @@ RECKONED = (
         name="the price of the zone next door",
         guard="a price is that of the zone in which an instance is",
         fault="zones",
-        where=f"{_IN}cost.prices:PriceBook.spans",
-        old="if bill.billed.zone:",
-        new="if False:",
+        where=f"{_IN}cost.prices:PriceBook._of",
+        old="if zone else rows",
+        new="if False else rows",
         test=f"{_RULES}::test_a_price_is_the_zones_own_and_splits_where_it_changes",
     ),
     Mutant(

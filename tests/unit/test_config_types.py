@@ -76,6 +76,10 @@ def test_defaults_of_a_type_are_those_that_are_given(tmp_path: Path) -> None:
         ({"defaults": {"gpus": 1}}, "defaults.gpus", "give them less"),
         ({"defaults": {"resources": {"fpga": 1}}}, "defaults.resources.fpga", "give them less"),
         ({"defaults": {"resources": {"cpus": 1}}}, "defaults.resources.cpus", "of its own"),
+        ({"prepaid": 1, "preemptible": True}, "prepaid", "make it a type of its own"),
+        ({"reservation": "cr-1", "preemptible": True}, "reservation", "leave it out"),
+        ({"reservation": "cr-1"}, "reservation", "the driver loopback knows no reservations"),
+        ({"prepaid": -1}, "prepaid", "must be"),
         ({"defaults": {"gpu": 1}}, "defaults.gpu", 'did you mean "gpus"?'),
     ],
 )
@@ -84,6 +88,21 @@ def test_a_type_that_makes_no_sense_is_refused(
 ) -> None:
     found = problems(tmp_path, {"instance_types": {"small": {**SMALL, **changes}}})
     assert what in found[f"instance_types.small.{path}"]
+
+
+def test_what_is_prepaid_and_reserved_is_taken_and_all_that_is_wrong_with_it_told_at_once(
+    tmp_path: Path,
+) -> None:
+    assert type_of(tmp_path, prepaid=3).prepaid == 3
+    assert (type_of(tmp_path).prepaid, type_of(tmp_path).reservation) == (0, "")
+    wrong = {**SMALL, "preemptible": True, "prepaid": 1, "reservation": "r"}
+    found = problems(tmp_path, {"instance_types": {"small": wrong}})
+    assert {"instance_types.small.prepaid", "instance_types.small.reservation"} <= found.keys()
+    ec2 = {"name": "ec2", "parameters": {"region": "eu-central-1"}}
+    content = {"driver": ec2, "pool": {"image": "ami-1"}}
+    large = {**SMALL, "provider_type": "m5.large", "memory": "8GiB", "reservation": "r"}
+    found = problems(tmp_path, {**content, "instance_types": {"small": large}})
+    assert "like cr-" in found["instance_types.small"]
 
 
 def test_limits_of_the_scheduler_are_exact(tmp_path: Path) -> None:

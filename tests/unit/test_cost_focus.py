@@ -21,7 +21,7 @@ from longshore.dispatcher.cost.focus import (
 )
 from longshore.dispatcher.cost.money import GRAINS_PER_USD, in_dollars
 from longshore.dispatcher.domain.ledger import CostLine, PriceSource, UnitPrice
-from tests.cost_samples import ALIGN, CONTEXT, IDLE, MONTH, WORK, many
+from tests.cost_samples import ALIGN, CONTEXT, IDLE, MONTH, UNUSED, WORK, many
 
 MANDATORY_1_2 = frozenset(
     {"BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd"}
@@ -119,6 +119,16 @@ def test_the_linter_of_1_4_finds_nothing() -> None:
     rows[7]["ListCost"] = "17"
     found = lint_focus_1_4_structure("Cost and Usage", rows).violations
     assert [each.row_index for each in found] == [7]
+
+
+def test_what_is_prepaid_and_not_run_is_about_no_resource() -> None:
+    rows = told([UNUSED, WORK], FocusVersion.V1_4)
+    about = [(row["ResourceId"], row["ResourceType"], row["x_State"]) for row in rows]
+    assert about == [("", "", "unused"), ("i-0a1", "Instance", "work")]
+    assert (rows[0]["x_PriceSource"], rows[0]["ListUnitPrice"]) == ("prepaid", "0.115000000")
+    supported = ("SupportsUnitPricing", "SupportsMultiplePricingCategories")
+    report = lint_focus_1_4_structure("Cost and Usage", rows, supported_conditions=supported)
+    assert report.messages() == []
 
 
 def test_the_month_of_each_line_is_its_own() -> None:

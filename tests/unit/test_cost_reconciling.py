@@ -17,7 +17,8 @@ from longshore.dispatcher.cli.commands import cost_files
 from longshore.dispatcher.cli.commands.main import main
 from longshore.dispatcher.cost.bills import BillLine, ChargeKind
 from longshore.dispatcher.cost.reconcile import Correction, Part, piece_of, shared_out
-from longshore.dispatcher.domain.ledger import Total
+from longshore.dispatcher.domain.ledger import PrepaidRow, Total
+from longshore.dispatcher.domain.messages import AddPrices
 from tests.api_server import connected
 from tests.bill_samples import CUR_ROW, written
 from tests.cli_server import CliServer, cli_server
@@ -68,6 +69,19 @@ def told(path: Path, capsys: Capture, *options: str) -> dict[str, Any]:
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, dict)
     return found
+
+
+def test_what_is_prepaid_is_compared_with_no_row_of_a_bill(
+    server: CliServer, tmp_path: Path, capsys: Capture
+) -> None:
+    bill = october(tmp_path / "bill.csv")
+    before = told(bill, capsys)
+    row = PrepaidRow(
+        type_name="large", provider_type="m5.large", valid_from_ms=BILL.created_ms, number=7
+    )
+    server.do(lambda rig: rig.store.write([AddPrices(rows=(), prepaid=(row,))]).result(30))
+    assert "unused" in report(capsys, "state")
+    assert told(bill, capsys) == before
 
 
 def report(capsys: Capture, by: str = "user") -> dict[str, float]:

@@ -87,7 +87,6 @@ def test_nothing_is_wrong_with_the_defaults_and_with_all_that_can_be_said() -> N
         ({"security_groups": ["default"]}, ["security_groups[0]"]),
         ({"iam_instance_profile": "a b"}, ["iam_instance_profile"]),
         ({"images": {"sparc": "ami-1"}}, ["images.sparc"]),
-        ({"reservations": {"m5.large": "r-1"}}, ["reservations.m5.large"]),
         ({"images": {"arm64": "debian"}}, ["images.arm64"]),
         ({"scratch": {"device": "sdf"}}, ["scratch.device"]),
         ({"scratch": {"volume_type": "st1", "iops": 100}}, ["scratch.iops"]),

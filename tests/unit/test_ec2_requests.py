@@ -329,8 +329,9 @@ def test_volumes_of_the_image_end_with_the_instance_beside_those_that_are_ours()
 
 
 def test_an_instance_is_asked_for_in_its_reservation_first() -> None:
-    parameters = made(reservations={TYPE.provider_type: "cr-1"}, subnets=("subnet-1", "subnet-2"))
-    first, *others = targets(parameters, TYPE)
+    parameters = made(subnets=("subnet-1", "subnet-2"))
+    reserved = replace(TYPE, reservation="cr-1")
+    first, *others = targets(parameters, reserved)
     assert (first.name, tuple(others)) == ("subnet-1 within cr-1", placements(parameters))
     asked = arguments(parameters, placement=first)
     target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
@@ -338,4 +339,12 @@ def test_an_instance_is_asked_for_in_its_reservation_first() -> None:
     plain = arguments(parameters, placement=others[0])
     assert "CapacityReservationSpecification" not in plain
     assert asked["ClientToken"] != plain["ClientToken"]
-    assert targets(parameters, SPOT) == placements(parameters)
+    assert targets(parameters, TYPE) == placements(parameters)
+    assert targets(parameters, replace(SPOT, reservation="cr-1")) == placements(parameters)
+
+
+@pytest.mark.parametrize(("reservation", "fault"), [("", ""), ("cr-0a", ""), ("r-1", "like cr-")])
+def test_what_is_no_reservation_of_ec2_is_told(reservation: str, fault: str) -> None:
+    assert DRIVER.fault_of_type is not None
+    told = DRIVER.fault_of_type(made(), replace(TYPE, reservation=reservation)) or ""
+    assert fault in told if fault else not told

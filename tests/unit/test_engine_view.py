@@ -129,6 +129,7 @@ def looks_at_pool(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "is_unlisted": lambda: pool.is_unlisted(worker.id),
         "is_offline": lambda: pool.is_offline(worker, now),
         "number_of_instances": pool.number_of_instances,
+        "numbers_by_type": pool.numbers_by_type,
         "kill_at": lambda: pool.kill_at("c-1-1"),
         "strays": pool.strays,
         "holds": lambda: pool.holds(now),

@@ -34,7 +34,8 @@ _SUCCESSES = ("SUCCEEDED", "EACH")
     metavar="DIMENSION,...",
     default="project",
     show_default=True,
-    help="Rows by project, user, job, type, market, zone, state, cause, outcome or label:KEY.",
+    help="Rows by project, user, job, type, market, zone, state, cause, outcome, price_source or"
+    " label:KEY.",
 )
 @click.option(
     "--step", type=click.Choice(["whole", "hour", "day", "month"]), default="whole", help="Rows by."

@@ -270,13 +270,7 @@ class SchedulingPass:
         instances = len(pool.workers) + self.fleet_sync.expected_launches + self.fleet_sync.unlisted
         supervisors = self.concurrency.supervisors(limit)
         return replace(
-            create_limits(
-                pool,
-                instances=instances,
-                max_instances=self.settings.max_instances,
-                budget=budget,
-                now=now,
-            ),
+            create_limits(pool, self.settings, instances=instances, budget=budget, now=now),
             containers_left=_left(limit, spoken_for),
             as_new=self.allocatable_left,
             as_found=pool.as_found,

@@ -169,8 +169,8 @@ class ElasticMarket:
     def _limits(self, now: float) -> Limits:
         return create_limits(
             self._pool,
+            self._settings,
             instances=self._pool.number_of_instances(),
-            max_instances=self._settings.max_instances,
             budget=None,
             now=now,
         )

@@ -29,6 +29,7 @@ from longshore.dispatcher.scheduler.elastic.model import (
 from longshore.dispatcher.scheduler.elastic.order import RotatingBudget
 from longshore.dispatcher.scheduler.placement.snapshot import Limits
 from longshore.dispatcher.scheduler.scale_up.batch import CreateLimits
+from longshore.dispatcher.scheduler.scale_up.problem import NOTHING_PREPAID, options_of
 from longshore.dispatcher.scheduler.scale_up.solve import (
     Item,
     NewInstance,
@@ -105,6 +106,7 @@ class _Purchasing:
         self._solution: tuple[NewInstance, ...] = ()
         self._infeasible: set[str] = set()
         self._over_budget: set[str] = set()
+        self._prepaid_left = limits.prepaid_left
         self._over_quota: dict[str, tuple[QuotaBound, ...]] = {}
 
     def go(self, demand: Sequence[MemberDemand]) -> PurchaseList:
@@ -186,7 +188,7 @@ class _Purchasing:
                 self._note_holds(job_id, demand)
             return False
         items = [item for item in items if item.options]
-        solution = self._solution_for([*self._items, *items], whole=whole)
+        solution = self._payable(job_id, [*self._items, *items], whole=whole)
         has_all = _holds_all(solution, [*self._items, *items])
         if (whole and not has_all) or not self._budget.may_create(
             job_id, solution, before=self._solution
@@ -215,13 +217,15 @@ class _Purchasing:
             option
             for option in self._all_options(job_id, component_name)
             if self._create_limits.create_block(option.type) is None
+            and self._create_limits.is_within_price(option)
         )
 
     def _all_options(self, job_id: str, component_name: str) -> tuple[Option, ...]:
         component = self._components[job_id, component_name]
-        return tuple(
-            Option(type=type_, need=need(type_, component.resources, component.unnamed))
-            for type_ in self._types(component)
+        return options_of(
+            self._types(component),
+            lambda type_: need(type_, component.resources, component.unnamed),
+            max_price_factor=self._view.max_price_factor,
         )
 
     def _is_lasting(self, job_id: str, component_name: str) -> bool:
@@ -247,6 +251,22 @@ class _Purchasing:
         solution = self._cheapest(items, ()) if self._limits.quotas else ()
         if _holds_all(solution, items):
             self._over_quota[job_id] = exceeded(solution, self._limits.quotas)
+
+    def _payable(self, job_id: str, items: list[Item], *, whole: bool) -> tuple[NewInstance, ...]:
+        """Return the cheapest solution; where it is above a limit of spending, at full prices.
+
+        For such limits what is prepaid costs its price too, which may be higher than another's.
+        """
+        solution = self._solution_for(items, whole=whole)
+        prepaid = self._prepaid_left
+        if not prepaid or self._budget.may_create(job_id, solution, before=self._solution):
+            return solution
+        self._prepaid_left = NOTHING_PREPAID
+        at_price = self._solution_for(items, whole=whole)
+        if self._budget.may_create(job_id, at_price, before=self._solution):
+            return at_price
+        self._prepaid_left = prepaid
+        return solution
 
     def _solution_for(self, items: list[Item], *, whole: bool) -> tuple[NewInstance, ...]:
         """Return the cheapest solution within the quotas that errors told of.
@@ -282,6 +302,7 @@ class _Purchasing:
             most_of=lambda name: min(
                 (bound.left for bound in bounds if name in bound.covers), default=None
             ),
+            prepaid_left=self._prepaid_left,
         )
 
     def _within_reach(self, *, is_short: bool) -> PurchaseList:

@@ -129,7 +129,7 @@ def type_feasibility(
         cheapest = as_new(having or fitting[0])
         limit = cheapest.effective_usd_per_hour * Decimal(str(max_price_factor))
         for type_ in map(as_new, fitting):
-            if type_.effective_usd_per_hour > limit:
+            if not type_.prepaid and type_.effective_usd_per_hour > limit:
                 found[type_.name].append(_too_dear(type_, cheapest, max_price_factor))
     return [
         TypeFeasibility(

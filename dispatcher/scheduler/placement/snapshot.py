@@ -123,6 +123,10 @@ class Limits:
     as_new: Callable[[InstanceType], InstanceType] = whole
     #: Returns a type as its instances turned out to be.
     as_found: Callable[[InstanceType], InstanceType] = whole
+    #: How many more of a type are paid for whether they run or not, by its name; above 0.
+    prepaid_left: Mapping[str, int] = field(default_factory=dict)
+    #: How many times the cheapest type's price one may have that is not prepaid, None for any.
+    max_price_factor: float | None = None
     #: What errors have told of quotas; that may have changed.
     quotas: tuple[QuotaBound, ...] = ()
     #: Of what can have a place at each of these, supervisors may have `supervisor_fraction`.

@@ -18,6 +18,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import (
     Snapshot,
 )
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
+from longshore.dispatcher.scheduler.scale_up.problem import options_of
 from longshore.dispatcher.scheduler.scale_up.solve import (
     Item,
     NewInstance,
@@ -73,9 +74,10 @@ class CreateLimits:
         self._known: dict[str, tuple[CreateBlock | None, Mapping[Scope, Allowance]]] = {}
         self._made: Counter[Scope] = Counter()
         self._made_cpu_millis: Counter[Scope] = Counter()
+        self._made_of: Counter[str] = Counter()
         self._tried: set[Scope] = set()
         self._options: dict[int, tuple[Option, ...]] = {}
-        self._with_room: dict[int, tuple[InstanceType, ...]] = {}
+        self._with_room: dict[int, tuple[Option, ...]] = {}
 
     def create_block(self, type_: InstanceType) -> CreateBlock | None:
         """Return what keeps a type from being created now, None when nothing does."""
@@ -96,18 +98,39 @@ class CreateLimits:
         """Return the types of a class that may be created, before any is."""
         known = self._options.get(line.number)
         if known is None:
-            free = [type_ for type_ in self.with_room(line) if self._of(type_)[0] is None]
-            known = tuple(Option(type=t, need=line.request_class.need(t)) for t in free)
+            options = self._options_with_room(line)
+            free = (each for each in options if self._of(each.type)[0] is None)
+            known = tuple(each for each in free if self.is_within_price(each))
             self._options[line.number] = known
         return known
 
+    def is_within_price(self, option: Option) -> bool:
+        """Return whether a type is not too dear: one that is only so if prepaid needs a place."""
+        return not option.only_prepaid or option.type.name in self.prepaid_left
+
+    @property
+    def prepaid_left(self) -> dict[str, int]:
+        """Return how many more of a type cost nothing more, by its name; above 0."""
+        made = self._made_of
+        left = {name: each - made[name] for name, each in self._limits.prepaid_left.items()}
+        return {name: each for name, each in left.items() if each > 0}
+
     def with_room(self, line: ClassPlacement) -> tuple[InstanceType, ...]:
-        """Return a class's types, as new instances of them come, that have room for one of it."""
+        """Return a class's types, as new instances of them come, that have room for one of it.
+
+        Those that are too dear but for what is prepaid are not among them once that is used up.
+        """
+        options = self._options_with_room(line)
+        return tuple(each.type for each in options if self.is_within_price(each))
+
+    def _options_with_room(self, line: ClassPlacement) -> tuple[Option, ...]:
         known = self._with_room.get(line.number)
         if known is None:
             needs = line.request_class.needs
             as_new = map(self._limits.as_new, line.request_class.types)
-            known = tuple(type_ for type_ in as_new if has_room(type_, needs[type_.name]))
+            having = [type_ for type_ in as_new if has_room(type_, needs[type_.name])]
+            factor = self._limits.max_price_factor
+            known = options_of(having, line.request_class.need, max_price_factor=factor)
             self._with_room[line.number] = known
         return known
 
@@ -135,6 +158,7 @@ class CreateLimits:
 
     def create(self, type_: InstanceType) -> None:
         """Note that an instance of a type is created in this pass."""
+        self._made_of[type_.name] += 1
         for scope, allowance in self._of(type_)[1].items():
             self._made[scope] += 1
             self._made_cpu_millis[scope] += type_.resources.cpu_millis
@@ -294,6 +318,7 @@ class ScaleUp:
             max_containers=rules.max_containers,
             most_instances=self._instances_left(),
             most_of=lambda name: most[name],
+            prepaid_left=self.create_limits.prepaid_left,
         )
 
     def _first_short(
@@ -376,7 +401,12 @@ class ScaleUp:
         return known
 
     def _unhindered(self, demand: UnmetDemand) -> tuple[Option, ...]:
-        return tuple(o for o in demand.options if self.create_limits.create_block(o.type) is None)
+        limits = self.create_limits
+        return tuple(
+            option
+            for option in demand.options
+            if limits.create_block(option.type) is None and limits.is_within_price(option)
+        )
 
     def _refusal(self, demand: UnmetDemand) -> BudgetDenial | None:
         """Return why nothing that might be created for a demand may be paid, else None."""

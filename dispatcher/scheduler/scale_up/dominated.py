@@ -15,7 +15,7 @@ from longshore.drivers.interface import InstanceType
 class _Candidate:
     """A type, the numbers of the classes that may go there as bits, and its room.
 
-    `is_plain` says that what these classes need is the same on other types.
+    `is_plain` says that what these classes need is the same on other types, and none is prepaid.
     """
 
     type: InstanceType
@@ -37,6 +37,7 @@ def worthwhile(
     `classes` are the options of each, never empty. Left out is what costs no less than another on
     which all its classes may go too, with no less room of anything that is wanted. Only what
     `may_replace` says yes to makes others needless: there must be no limit of how many there are.
+    What is prepaid may cost nothing, and at its price be too dear: it is neither.
     """
     found: dict[str, _Candidate] = {}
     for number, options in enumerate(classes):
@@ -46,7 +47,7 @@ def worthwhile(
             if each is None:
                 each = found[option.type.name] = _Candidate(type=option.type)
             each.classes |= bit
-            if option.need is not need and option.need != need:
+            if option.type.prepaid or (option.need is not need and option.need != need):
                 each.is_plain = False
     dimensions = _wanted(classes)
     worth: set[str] = set()

@@ -3,13 +3,18 @@
 Classes and types are numbers here: classes in order of priority, types cheapest first and the
 smaller first among equals. A cost is one whole number that orders first by price, then by how
 few of the largest types they have: so ties in price go to smaller instances, exactly.
+
+What is prepaid costs nothing more: a type of which some are left is there twice, once for nothing
+and only so many, and once at its price.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from types import MappingProxyType
+from typing import Final
 
 from longshore.dispatcher.domain.feasibility import price_order
 from longshore.drivers.interface import InstanceType, Resources
@@ -21,6 +26,8 @@ _STEPS_TO_BEGIN = 8
 _TIE_BITS = 24
 _NAMED_DIMENSIONS = 4
 
+NOTHING_PREPAID: Final[Mapping[str, int]] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -28,6 +35,28 @@ class Option:
 
     type: InstanceType
     need: Resources
+    #: Whether it is too dear but for what is prepaid of it.
+    only_prepaid: bool = False
+
+
+def options_of(
+    types: Sequence[InstanceType],
+    need: Callable[[InstanceType], Resources],
+    *,
+    max_price_factor: float | None,
+) -> tuple[Option, ...]:
+    """Return types (cheapest first) as options; those beyond the factor are only to be prepaid."""
+    limit = None
+    if types and max_price_factor is not None:
+        limit = types[0].effective_usd_per_hour * Decimal(str(max_price_factor))
+    return tuple(
+        Option(
+            type=type_,
+            need=need(type_),
+            only_prepaid=limit is not None and type_.effective_usd_per_hour > limit,
+        )
+        for type_ in types
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +140,7 @@ class PackingProblem:
         *,
         max_containers: int,
         most_of: Callable[[str], int | None],
+        prepaid_left: Mapping[str, int] = NOTHING_PREPAID,
     ) -> None:
         self.max_containers = max_containers
         self.indexes: list[int] = []
@@ -127,14 +157,20 @@ class PackingProblem:
             self.demand[number] += item.count
             self.order.append((number, item.count))
         found = {option.type.name: option.type for each in options for option in each}
-        self.types = sorted(found.values(), key=price_order)
-        self.most = [most_of(type_.name) for type_ in self.types]
+        ordered = sorted(found.values(), key=price_order)
+        free = [type_ for type_ in ordered if prepaid_left.get(type_.name, 0) > 0]
+        free.sort(key=lambda type_: price_order(replace(type_, price_usd_per_hour=Decimal(0))))
+        #: The first so many cost nothing.
+        self._free = len(free)
+        self.types = [*free, *ordered]
+        self.most = _most(free, ordered, most_of, prepaid_left)
         self._price()
         self._measure(options)
         self.steps = 0
 
     def _price(self) -> None:
         prices = [type_.effective_usd_per_hour for type_ in self.types]
+        prices[: self._free] = [Decimal(0)] * self._free
         places = min((_exponent(price) for price in prices), default=0)
         self.tie_bits = _TIE_BITS * len(prices)
         whole = [int(price.scaleb(-min(places, 0))) for price in prices]
@@ -152,7 +188,8 @@ class PackingProblem:
                 dimensions.setdefault(name, _NAMED_DIMENSIONS + len(dimensions))
         width = _NAMED_DIMENSIONS + len(dimensions) + 1  # the last one is what no type has
         self.room = [_vector(type_.allocatable, dimensions, width) for type_ in self.types]
-        numbers = {type_.name: number for number, type_ in enumerate(self.types)}
+        free = {type_.name: number for number, type_ in enumerate(self.types[: self._free])}
+        paid = {type_.name: n for n, type_ in enumerate(self.types) if n >= self._free}
         self.asks: list[dict[int, ItemSize]] = [{} for _ in self.types]
         self.options: list[list[int]] = []
         least: list[int] | None = None
@@ -165,8 +202,12 @@ class PackingProblem:
                     amounts = tuple(pair for pair in enumerate(vector) if pair[1] > 0)
                     ask = ItemSize(amounts, shares_a_cpu(need))
                     least = list(vector) if least is None else list(map(min, least, vector))
-                self.asks[numbers[option.type.name]][number] = ask
-            self.options.append([numbers[option.type.name] for option in each])
+                for type_number in _numbers(option, free, paid):
+                    self.asks[type_number][number] = ask
+            whole = [n for option in each for n in _numbers(option, free, paid)]
+            self.options.append(
+                sorted(n for n in whole if n < self._free) + [n for n in whole if n >= self._free]
+            )
         # An instance with less free than every container takes is full.
         self._least = [pair for pair in enumerate(least or ()) if pair[1] > 0]
 
@@ -262,6 +303,32 @@ class Solution:
             held[number] -= got
             lacking.append(count - got)
         return lacking
+
+
+def _most(
+    free: Sequence[InstanceType],
+    ordered: Sequence[InstanceType],
+    most_of: Callable[[str], int | None],
+    prepaid_left: Mapping[str, int],
+) -> list[int | None]:
+    """Return how many of each number there may be: what is free of a type is part of its limit."""
+    limits = {type_.name: most_of(type_.name) for type_ in ordered}
+    for_nothing: dict[str, int] = {}
+    for type_ in free:
+        limit, left = limits[type_.name], prepaid_left[type_.name]
+        for_nothing[type_.name] = left if limit is None else min(left, limit)
+    at_price = (
+        None if limit is None else limit - for_nothing.get(name, 0)
+        for name, limit in limits.items()
+    )
+    return [*for_nothing.values(), *at_price]
+
+
+def _numbers(option: Option, free: Mapping[str, int], paid: Mapping[str, int]) -> list[int]:
+    """Return the numbers under which an option's type is to be had, that for nothing first."""
+    name = option.type.name
+    found = [free[name]] if name in free else []
+    return found if option.only_prepaid else [*found, paid[name]]
 
 
 def _exponent(price: Decimal) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.domain.containers import Placement
@@ -14,6 +14,7 @@ from longshore.dispatcher.scheduler.scale_up.heuristic import (
 )
 from longshore.dispatcher.scheduler.scale_up.improve import topped_up, trimmed
 from longshore.dispatcher.scheduler.scale_up.problem import (
+    NOTHING_PREPAID,
     Group,
     Item,
     Option,
@@ -42,14 +43,16 @@ def cheapest_solution(
     max_containers: int,
     most_instances: int,
     most_of: Callable[[str], int | None],
+    prepaid_left: Mapping[str, int] = NOTHING_PREPAID,
 ) -> tuple[NewInstance, ...]:
     """Return the new instances with the lowest price an hour that hold the items.
 
     `items` come in order of priority. `max_containers` is the most that one instance may hold,
     `most_instances` the most instances in all, and `most_of` says how many there may be of a type
-    (by name), None for no limit. When not everything fits within `most_instances`, the solution
-    holds as much as it can in order of priority, on larger types where that helps; lower items fill
-    the room that is left. What is not held is in no contents.
+    (by name), None for no limit; `prepaid_left` is how many of a type cost nothing more. When not
+    everything fits within `most_instances`, the solution holds as much as it can in order of
+    priority, on larger types where that helps; lower items fill the room that is left. What is not
+    held is in no contents.
 
     At equal prices smaller instances are taken. The instances come in order of what they hold, the
     most important first, so that whoever may create only the first of them takes those that matter
@@ -59,7 +62,9 @@ def cheapest_solution(
         return ()
     if placement is Placement.EXCLUSIVE:
         max_containers = 1
-    problem = PackingProblem(items, max_containers=max_containers, most_of=most_of)
+    problem = PackingProblem(
+        items, max_containers=max_containers, most_of=most_of, prepaid_left=prepaid_left
+    )
     if placement is Placement.EXCLUSIVE:
         return _listed(problem, _exclusive(problem, most_instances))
     solution = best_solution(problem, problem.demand, most_instances)
