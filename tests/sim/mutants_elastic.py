@@ -42,8 +42,8 @@ ORDER = (
         guard="a member that is held back has no place",
         fault="members that are held back",
         where="longshore.dispatcher.scheduler.elastic.controller:ElasticScheduler._look_at",
-        old="elif container.priority == 0 or self._is_held(container):",
-        new="elif False:",
+        old="elif (why := self._table.why_not_begin(container)) is not None:",
+        new="elif (why := self._table.why_not_begin(container)) is not None and not why:",
     ),
 )
 TURNS = (

@@ -196,6 +196,7 @@ class PassBudget:
     _charged: set[tuple[SpendSubject, str]] = field(default_factory=set)
     _claims: dict[tuple[SpendSubject, str], int] = field(default_factory=dict)
     _shares: dict[tuple[str, Resources], int] = field(default_factory=dict)
+    _parts: dict[tuple[Decimal, int], Decimal] = field(default_factory=dict)
 
     def spent(self, subject: SpendSubject) -> Decimal:
         """Return what a project or a user spends by now."""
@@ -275,7 +276,11 @@ class PassBudget:
             return _NOTHING if occupied is None else occupied.usd_per_hour(subject)
         own = claimed if occupied is None else claimed + occupied.by_subject.get(subject, 0)
         price = self.prices.get(slot.id, slot.type.price_usd_per_hour)
-        return part_usd_per_hour(price, min(own, SHARE_UNITS), SHARE_UNITS)
+        part = self._parts.get((price, own))
+        if part is None:
+            part = part_usd_per_hour(price, min(own, SHARE_UNITS), SHARE_UNITS)
+            self._parts[price, own] = part
+        return part
 
     def _share(self, type_: InstanceType, need: Resources) -> int:
         share = self._shares.get((type_.name, need))
