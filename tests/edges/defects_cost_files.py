@@ -43,7 +43,7 @@ COST_FILES: Final[tuple[EdgeDefect, ...]] = (
         name="all_lines_are_of_the_first_ones_month",
         guard="A line is billed in its own month",
         file="dispatcher/cost/focus.py",
-        old="        if line.hour not in month:",
+        old="        if hour not in month:",
         new="        if not month:",
         test="tests/unit/test_cost_focus.py::test_the_month_of_each_line_is_its_own",
     ),
