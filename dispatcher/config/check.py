@@ -17,6 +17,7 @@ from longshore.dispatcher.config.policies import check_policies
 from longshore.dispatcher.config.single_sign_on import check_single_sign_on
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.tls import server_context
+from longshore.dispatcher.config.traces import check_traces
 from longshore.dispatcher.config.types import check_factors, check_type
 from longshore.dispatcher.config.unix_socket import path_problem
 from longshore.dispatcher.input.problems import Problems, member
@@ -270,4 +271,5 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "policies": check_policies,
     "budgets": check_budgets,
     "notifications": check_notifications,
+    "traces": check_traces,
 }
