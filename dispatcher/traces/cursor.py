@@ -64,6 +64,7 @@ class Cursor:
         kept = _Kept(until=self.until, sent=[key for _, key in self._sent])
         new = self._path.with_suffix(".new")
         try:
+            new.touch(mode=0o600)
             new.write_bytes(msgspec.json.encode(kept))
             new.replace(self._path)
         except OSError as error:

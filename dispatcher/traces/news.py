@@ -63,9 +63,7 @@ class Listener:
         self, known: Iterable[Container], ready: Iterable[str], tell: Callable[[News], None]
     ) -> None:
         """`known` are the containers that have not ended, and `ready` the instances that were."""
-        self._told = {
-            each.id: count for each in known if (count := _ended_attempts(each)) and each.attempts
-        }
+        self._told = {each.id: count for each in known if (count := _ended_attempts(each))}
         self._ready = set(ready)
         self._tell = tell
 

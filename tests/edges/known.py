@@ -23,6 +23,7 @@ from tests.edges.defects_runner import RUNNER
 from tests.edges.defects_secrets import SECRETS
 from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
 from tests.edges.defects_store import STORE
+from tests.edges.defects_traces import TRACES
 from tests.edges.defects_usage import USAGE
 
 DEFECTS: Final = (
@@ -44,6 +45,7 @@ DEFECTS: Final = (
         *SECRETS,
         *SINGLE_SIGN_ON,
         *STORE,
+        *TRACES,
         *USAGE,
     ),
 )
