@@ -10,14 +10,13 @@ from pathlib import Path
 
 from longshore.dispatcher.config.budgets import check_budgets
 from longshore.dispatcher.config.driver_parameters import check_driver
+from longshore.dispatcher.config.elsewhere import CHECKS_ELSEWHERE
 from longshore.dispatcher.config.hosts import is_loopback
 from longshore.dispatcher.config.model import AuthMode, Config, EngineName
-from longshore.dispatcher.config.notifications import check_notifications
 from longshore.dispatcher.config.policies import check_policies
 from longshore.dispatcher.config.single_sign_on import check_single_sign_on
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.tls import server_context
-from longshore.dispatcher.config.traces import check_traces
 from longshore.dispatcher.config.types import check_factors, check_type
 from longshore.dispatcher.config.unix_socket import path_problem
 from longshore.dispatcher.input.problems import Problems, member
@@ -270,6 +269,5 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "tls": _check_tls,
     "policies": check_policies,
     "budgets": check_budgets,
-    "notifications": check_notifications,
-    "traces": check_traces,
+    **CHECKS_ELSEWHERE,
 }

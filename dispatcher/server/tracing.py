@@ -13,7 +13,7 @@ from longshore.dispatcher.config.loading import Config
 from longshore.dispatcher.config.traces import trace_headers, trace_url
 from longshore.dispatcher.domain.containers import Container
 from longshore.dispatcher.store.store import Store
-from longshore.dispatcher.traces.cursor import Cursor
+from longshore.dispatcher.traces.cursor import SentCursor
 from longshore.dispatcher.traces.export import TraceExport
 from longshore.dispatcher.traces.news import Listener, News, missed
 from longshore.dispatcher.traces.spans import SpanMaker
@@ -55,7 +55,7 @@ async def begin_tracing(
     if not told.endpoint:
         return None
     # Of the extra `otel`, which the configuration was checked for.
-    from longshore.dispatcher.traces.otlp import Collector, OtlpSender  # noqa: PLC0415
+    from longshore.dispatcher.traces.otlp import OtlpSender, TraceTarget  # noqa: PLC0415 - need not be there
 
     resource = {
         "service.name": "longshore",
@@ -64,8 +64,8 @@ async def begin_tracing(
         "longshore.cluster": config.cluster,
         **told.resource,
     }
-    collector = Collector(url=trace_url(told), headers=trace_headers(told), resource=resource)
-    cursor = Cursor(Path(config.data_dir), now())
+    collector = TraceTarget(url=trace_url(told), headers=trace_headers(told), resource=resource)
+    cursor = SentCursor(Path(config.data_dir), now())
     export = TraceExport(
         OtlpSender(collector),
         maker=SpanMaker(store=store.id, sample_ratio=told.sample_ratio),
@@ -79,7 +79,7 @@ async def begin_tracing(
     return Tracing(export, Listener(known, ready, export.tell))
 
 
-def _missed(store: Store, cursor: Cursor) -> list[News]:
+def _missed(store: Store, cursor: SentCursor) -> list[News]:
     since = store.traces.ended_since(round(cursor.until * 1000))
     ids = sorted({*since.containers, *since.attempts})
     found = [each for each in map(store.container, ids) if each is not None]

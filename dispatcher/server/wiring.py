@@ -233,7 +233,7 @@ class Server:
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry, sender = self._entry(stack), await self._sender(stack, store)
-        metrics = _metrics(view, performer, prices, tracing)
+        metrics, wrong = _metrics(view, performer, prices, tracing), _watched(prices, tracing)
         services = make_services(
             runtime=runtime,
             vault=vault,
@@ -249,11 +249,7 @@ class Server:
             leftovers=performer.leftovers,
             sender=sender,
             **_as_configured(config),
-            watched=[
-                *entry.watched(sender),
-                *self._export_files(stack, store),
-                *_watched(prices, tracing),
-            ],
+            watched=[*entry.watched(sender), *self._export_files(stack, store), *wrong],
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)

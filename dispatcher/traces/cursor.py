@@ -29,7 +29,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     sent: Annotated[list[str], msgspec.Meta(max_length=MOST_KEYS)] = []
 
 
-class Cursor:
+class SentCursor:
     """Where an earlier process has got to, and this one; by one thread at a time."""
 
     def __init__(self, data_dir: Path, now: float) -> None:

@@ -25,9 +25,9 @@ import structlog
 from longshore.dispatcher.domain.vitals import TraceVitals
 from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
 from longshore.dispatcher.store.trace_reader import TraceReader
-from longshore.dispatcher.traces.cursor import Cursor
+from longshore.dispatcher.traces.cursor import SentCursor
 from longshore.dispatcher.traces.news import ContainerNews, InstanceNews, News
-from longshore.dispatcher.traces.spans import MOST_STATES, InstanceStory, SpanMaker, SpanRecord
+from longshore.dispatcher.traces.spans import MOST_STATES, InstanceFacts, SpanMaker, SpanRecord
 from longshore.pool.backoff import doubled_s
 
 MOST_QUEUED: Final = 50_000
@@ -45,7 +45,7 @@ _GIVEN_UP_AFTER_S: Final = 300.0
 _log = structlog.get_logger(__name__)
 
 
-class Sender(Protocol):
+class SpanSender(Protocol):
     """What brings spans to a collector."""
 
     def send(self, records: Sequence[SpanRecord]) -> str:
@@ -79,11 +79,11 @@ class TraceExport:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: SpanSender,
         *,
         maker: SpanMaker,
         reader: TraceReader,
-        cursor: Cursor,
+        cursor: SentCursor,
         now: Callable[[], float],
         clock: Callable[[], float],
         pace: TracePace | None = None,
@@ -212,7 +212,7 @@ class TraceExport:
                 found = self._reader.instance(news.instance_id, most=_STATES_READ)
                 if found is None:
                     return 0.0, []
-                story = InstanceStory(bill=found[0], states=found[1])
+                story = InstanceFacts(bill=found[0], states=found[1])
                 of = self._maker.of_gone if news.is_gone else self._maker.of_ready
                 ended_ms = story.bill.gone_ms if news.is_gone else story.bill.ready_ms
                 return (ended_ms or 0) / 1000, list(of(story))

@@ -29,7 +29,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collector:
+class TraceTarget:
     """Where spans are sent, with which headers, and who says that it sends them."""
 
     url: str
@@ -40,7 +40,7 @@ class Collector:
 class OtlpSender:
     """Sends spans, in one thread at a time."""
 
-    def __init__(self, collector: Collector, *, timeout_s: float = SEND_TIMEOUT_S) -> None:
+    def __init__(self, collector: TraceTarget, *, timeout_s: float = SEND_TIMEOUT_S) -> None:
         # What fails is told by who sends: these would write lines that are no JSON.
         told = logging.getLogger("opentelemetry")
         told.propagate = False

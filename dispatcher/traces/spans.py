@@ -65,7 +65,7 @@ class SpanRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceStory:
+class InstanceFacts:
     """What is recorded of an instance: its bill, and what it was, in order."""
 
     bill: InstanceBill
@@ -169,7 +169,7 @@ class SpanMaker:
             span_id=self._id("instance", instance_id),
         )
 
-    def of_ready(self, story: InstanceStory) -> Iterator[SpanRecord]:
+    def of_ready(self, story: InstanceFacts) -> Iterator[SpanRecord]:
         """Yield how an instance came to be ready: its `create` and its `boot`."""
         bill = story.bill
         root = self.instance_root(bill.instance_id)
@@ -191,7 +191,7 @@ class SpanMaker:
                     has_failed=bill.ready_ms is None and end_ms == ended_ms,
                 )
 
-    def of_gone(self, story: InstanceStory) -> Iterator[SpanRecord]:
+    def of_gone(self, story: InstanceFacts) -> Iterator[SpanRecord]:
         """Yield what an instance that is gone was; one that never was ready has its beginning."""
         bill = story.bill
         root = self.instance_root(bill.instance_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,8 @@ OF_ONE = ["container", "run", "start", "submit", "wait"]
 @contextmanager
 def collecting() -> Iterator[TraceCollector]:
     """Serve a collector on a thread of its own."""
-    ready, box = threading.Event(), []
+    ready = threading.Event()
+    box: list[tuple[TraceCollector, Callable[[], object]]] = []
     loop = asyncio.new_event_loop()
 
     async def run() -> None:

@@ -70,8 +70,8 @@ TRACES: Final = (
         name="an_id_of_zeros_is_one",
         guard="An id of zeros names no trace",
         file=_CONTEXT,
-        old=" or not (int(trace_id, 16) and int(span_id, 16)):\n",
-        new=":\n",
+        old="        or not (int(trace_id, 16) and int(span_id, 16))\n",
+        new="",
         test=f"{_MADE}::test_a_header_that_is_none_is_ignored_and_a_variable_of_ones_own_stays",
     ),
     EdgeDefect(
@@ -104,8 +104,8 @@ TRACES: Final = (
         name="a_start_tells_what_was_told",
         guard="What was recorded before a start is told already",
         file=_NEWS,
-        old="            each.id: count for each in known if (count := _ended_attempts(each))",
-        new="            each.id: 0 for each in known if _ended_attempts(each)",
+        old="{each.id: count for each in known if (count := _ended_attempts(each))}",
+        new="{each.id: 0 for each in known if _ended_attempts(each)}",
         test=f"{_SENT}::test_each_end_is_told_once",
     ),
     EdgeDefect(

@@ -28,13 +28,17 @@ from longshore.dispatcher.domain.messages import (
     SaveInterval,
 )
 from longshore.dispatcher.domain.trace_context import within
+from longshore.dispatcher.domain.vitals import TraceVitals
+from longshore.dispatcher.metrics.exposition import Metrics
 from longshore.dispatcher.store.store import Store
-from longshore.dispatcher.traces.cursor import NAME, Cursor
+from longshore.dispatcher.traces.cursor import NAME, SentCursor
 from longshore.dispatcher.traces.export import TraceExport, TracePace
 from longshore.dispatcher.traces.news import ContainerNews, InstanceNews, Listener, News, missed
-from longshore.dispatcher.traces.otlp import Collector, OtlpSender
+from longshore.dispatcher.traces.otlp import OtlpSender, TraceTarget
 from longshore.dispatcher.traces.spans import SpanMaker
 from longshore.drivers.billing import AS_USED
+from tests.rigs.engine import Rig
+from tests.samples import make_type
 from tests.store_values import attempt, container, insert, instance, new_store
 from tests.trace_collector import TraceCollector, attributes_of, trace_collector
 from tests.webhook_receiver import until
@@ -75,7 +79,7 @@ def exporting(
     timeout_s: float = 5.0,
 ) -> TraceExport:
     sender = OtlpSender(
-        Collector(
+        TraceTarget(
             url=collector.url,
             headers={"Authorization": "Bearer hush"},
             resource={"service.name": "longshore", "deployment.environment.name": "lab"},
@@ -86,7 +90,7 @@ def exporting(
         sender,
         maker=SpanMaker(store=store.id),
         reader=store.traces,
-        cursor=Cursor(directory, now()),
+        cursor=SentCursor(directory, now()),
         now=now,
         clock=time.monotonic,
         pace=pace,
@@ -245,7 +249,7 @@ async def test_a_collector_that_is_gone_is_no_end_and_what_waits_too_long_is_cou
     await until(lambda: export.vitals().dropped == 2)
     assert "it cannot be reached" in export.problem()
     export._cursor.write()
-    assert Cursor(tmp_path, 9000.0).sent == frozenset()
+    assert SentCursor(tmp_path, 9000.0).sent == frozenset()
     await closed(export)
 
 
@@ -280,7 +284,7 @@ def _place(tried: Attempt, of: Container) -> SaveInterval:
 
 
 def missed_by(store: Store, directory: Path) -> list[News]:
-    cursor = Cursor(directory, 9000.0)
+    cursor = SentCursor(directory, 9000.0)
     since = store.traces.ended_since(round(cursor.until * 1000))
     ids = sorted({*since.containers, *since.attempts})
     found = [each for each in map(store.container, ids) if each is not None]
@@ -313,7 +317,9 @@ async def test_what_a_dead_collector_did_not_take_is_sent_by_the_next_process(
     commit(store, ended(1))
     async with trace_collector() as collector:
         pass
-    export = exporting(collector, store, tmp_path, now=lambda: 2990.0, timeout_s=0.5)
+    clock = [2990.0]
+    export = exporting(collector, store, tmp_path, now=lambda: clock[0], timeout_s=0.5)
+    clock[0] = 3000.5
     export.start([news(1)])
     assert not await closed(export)
     assert [each.key for each in missed_by(store, tmp_path)] == ["c-00000001/end"]
@@ -329,9 +335,9 @@ def test_attempts_that_ended_unsent_are_found_with_those_before_left_out(
     ]
     goes_on = replace(made, attempts=tuple(tries))
     commit(store, goes_on)
-    Cursor(tmp_path, 3000.0).write()
+    SentCursor(tmp_path, 3000.0).write()
     assert missed_by(store, tmp_path) == [ContainerNews(container=store_view(store), after=1)]
-    cursor = Cursor(tmp_path, 9000.0)
+    cursor = SentCursor(tmp_path, 9000.0)
     cursor.advance([(4000.0, 4001.0, f"{made.id}/2")])
     assert missed_by(store, tmp_path) == [ContainerNews(container=store_view(store), after=2)]
 
@@ -344,9 +350,9 @@ def store_view(store: Store) -> Container:
 
 def test_instances_that_ended_unsent_are_found(store: Store, tmp_path: Path) -> None:
     save_instance(store)
-    Cursor(tmp_path, 2500.0).write()
+    SentCursor(tmp_path, 2500.0).write()
     assert [each.key for each in missed_by(store, tmp_path)] == ["i-1/gone"]
-    cursor = Cursor(tmp_path, 9000.0)
+    cursor = SentCursor(tmp_path, 9000.0)
     cursor.advance([(3000.0, 3001.0, "i-1/gone")])
     assert missed_by(store, tmp_path) == []
     assert store.traces.ready_instances() == frozenset()
@@ -355,19 +361,19 @@ def test_instances_that_ended_unsent_are_found(store: Store, tmp_path: Path) -> 
 def test_a_cursor_that_cannot_be_read_begins_now(tmp_path: Path) -> None:
     for content in (b"", b"{}", b'{"until": "x"}', b"\xff"):
         (tmp_path / NAME).write_bytes(content)
-        assert Cursor(tmp_path, 7.0).until == 7.0, content
-    Cursor(tmp_path, 50.0).write()
-    assert Cursor(tmp_path, 7.0).until == 7.0, "a clock that was set back"
+        assert SentCursor(tmp_path, 7.0).until == 7.0, content
+    SentCursor(tmp_path, 50.0).write()
+    assert SentCursor(tmp_path, 7.0).until == 7.0, "a clock that was set back"
 
 
 def test_keys_are_kept_as_long_as_they_may_be_asked_for(tmp_path: Path) -> None:
-    cursor = Cursor(tmp_path, 1.0)
+    cursor = SentCursor(tmp_path, 1.0)
     cursor.advance([(10.0, 11.0, "a"), (0.0, 11.5, "b")])
-    assert Cursor(tmp_path, 99.0).sent == {"a", "b"}
+    assert SentCursor(tmp_path, 99.0).sent == {"a", "b"}
     cursor.advance([(20.0, 21.0, "c")])
-    assert Cursor(tmp_path, 99.0).sent == {"c"}
+    assert SentCursor(tmp_path, 99.0).sent == {"c"}
     cursor.advance((20.0, 22.0, f"k{n}") for n in range(10_001))
-    assert len(Cursor(tmp_path, 99.0).sent) == 10_000
+    assert len(SentCursor(tmp_path, 99.0).sent) == 10_000
 
 
 # ---- what is heard -------------------------------------------------------------------------------
@@ -408,3 +414,17 @@ def test_an_instance_is_told_when_it_is_ready_first_and_when_it_is_gone() -> Non
         gone = instance(worker_id, gone_at=5.0)
         listener.hear(PublishInstance(worker_id=worker_id, state="gone", reason="", gone=gone))
     assert [each.key for each in told] == ["i-1/gone", "i-2/ready", "i-2/gone"]
+
+
+def test_metrics_tell_how_traces_do() -> None:
+    vitals = TraceVitals(sent=5, dropped=2, waiting=7)
+    view = Rig(make_type(1)).view
+    text = Metrics(view, heard_at=lambda _id: 0.0, traces=lambda: vitals).exposition(1.0).decode()
+    for line in (
+        "longshore_trace_spans_sent_total 5.0",
+        "longshore_traces_dropped_total 2.0",
+        "longshore_traces_waiting 7.0",
+    ):
+        assert line in text
+    without = Metrics(view, heard_at=lambda _id: 0.0).exposition(1.0).decode()
+    assert "longshore_trace" not in without

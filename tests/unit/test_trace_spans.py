@@ -21,7 +21,7 @@ from longshore.dispatcher.domain.ledger import (
     Interval,
 )
 from longshore.dispatcher.domain.trace_context import parent_of, trace_parent, within
-from longshore.dispatcher.traces.spans import InstanceStory, SpanMaker, SpanRecord
+from longshore.dispatcher.traces.spans import InstanceFacts, SpanMaker, SpanRecord
 from longshore.drivers.billing import AS_USED
 from tests.samples import make_container
 
@@ -61,7 +61,7 @@ def of(container: Container, after: int = 0, maker: SpanMaker = MAKER) -> list[S
     return list(maker.of_container(container, after=after))
 
 
-def story(**changes: object) -> InstanceStory:
+def story(**changes: object) -> InstanceFacts:
     bill = InstanceBill(
         instance_id="i-1",
         type_name="t1",
@@ -92,7 +92,7 @@ def story(**changes: object) -> InstanceStory:
         )
         for state, since, until in spans
     ]
-    return InstanceStory(bill=replace(bill, **changes), states=states)  # type: ignore[arg-type]
+    return InstanceFacts(bill=replace(bill, **changes), states=states)  # type: ignore[arg-type]  # fields of a bill
 
 
 def test_a_container_is_a_trace_from_its_submission_to_its_end() -> None:
