@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from longshore.dispatcher.domain.vitals import TraceVitals
 from longshore.dispatcher.explain.health import cloud_problems
 from longshore.dispatcher.metrics.exposition import Metrics
 from tests.rigs.engine import Rig
@@ -15,7 +16,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 def text_of(rig: Rig) -> str:
     """Return the exposition of this moment; no session was ever heard."""
-    metrics = Metrics(rig.view, heard_at=lambda _worker_id: 0.0)
+    metrics = Metrics(rig.view, heard_at=lambda _worker_id: 0.0, traces=TraceVitals)
     problems = cloud_problems(rig.view.pool, rig.now)
     return metrics.exposition(rig.now, problems=problems, vitals=DISK).decode()
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from longshore.dispatcher.config.budgets import check_budgets
 from longshore.dispatcher.config.driver_parameters import check_driver
+from longshore.dispatcher.config.elsewhere import CHECKS_ELSEWHERE
 from longshore.dispatcher.config.hosts import is_loopback
 from longshore.dispatcher.config.model import AuthMode, Config, EngineName
-from longshore.dispatcher.config.notifications import check_notifications
 from longshore.dispatcher.config.policies import check_policies
 from longshore.dispatcher.config.single_sign_on import check_single_sign_on
 from longshore.dispatcher.config.store_url import store_path
@@ -269,5 +269,5 @@ _CHECKS: dict[str, Callable[[Config, Problems], None]] = {
     "tls": _check_tls,
     "policies": check_policies,
     "budgets": check_budgets,
-    "notifications": check_notifications,
+    **CHECKS_ELSEWHERE,
 }

@@ -213,6 +213,9 @@ def _located(config: Config, base: Path) -> Config:
                 for name, each in config.notifications.webhooks.items()
             },
         ),
+        traces=replace(
+            config.traces, headers_file=_absolute_or_none(config.traces.headers_file, base)
+        ),
     )
 
 

@@ -295,6 +295,19 @@ class NotificationsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     unusual_day_usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000_000)] | None = 50.0
 
 
+class TracesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where traces are sent; without `endpoint` none are."""
+
+    #: The URL of a collector that takes OTLP over HTTP.
+    endpoint: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    #: Has the headers that it asks for; an absolute path once it is loaded, "" for none.
+    headers_file: Text = ""
+    #: Of the traces that begin here, the part that is sent.
+    sample_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
+    #: What is said of this server with each, beside its name, version, cluster and store.
+    resource: Annotated[dict[Text, Text], msgspec.Meta(max_length=100)] = {}
+
+
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How connections are kept from being read; two paths, absolute once they are loaded."""
 
@@ -406,3 +419,4 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     #: By name, which notices and refusals tell.
     budgets: Annotated[dict[str, BudgetConfig], msgspec.Meta(max_length=1000)] = {}
     notifications: NotificationsConfig = NotificationsConfig()
+    traces: TracesConfig = TracesConfig()

@@ -26,6 +26,7 @@ class ProblemKind(Enum):
     NOTIFICATIONS = "notifications"
     COST_EXPORT = "cost_export"
     PRICES = "prices"
+    TRACES = "traces"
     CREDENTIALS = "credentials"
     LISTINGS = "listings"
     CREATES = "creates"

@@ -37,6 +37,18 @@ class StoreVitals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceVitals:
+    """How traces are sent, since the process began."""
+
+    #: Spans that a collector has taken.
+    sent: int = 0
+    #: Containers and instances whose spans were dropped.
+    dropped: int = 0
+    #: Containers and instances whose spans wait to be sent.
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
     """What operators watch of the server's own disk; `logs` is the room that logs have."""
 

@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from longshore.dispatcher.cost.prices import AS_BOUGHT, PricesInForce
 from longshore.dispatcher.domain.views import Problem
-from longshore.dispatcher.domain.vitals import Vitals
+from longshore.dispatcher.domain.vitals import TraceVitals, Vitals
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.metrics import (
     cloud,
@@ -24,6 +24,7 @@ from longshore.dispatcher.metrics import (
     leaks,
     scheduling,
     store,
+    traces,
     workloads,
 )
 from longshore.dispatcher.state.agenda import LaunchResult
@@ -41,6 +42,7 @@ class Metrics:
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
         prices_told_at: Callable[[], Mapping[str, float]] = dict,
         prices: Callable[[], PricesInForce] = lambda: AS_BOUGHT,
+        traces: Callable[[], TraceVitals] | None = None,
     ) -> None:
         self._view = view
         #: When a worker's session was last heard, which the engine is not told of; 0.0 for never.
@@ -51,6 +53,8 @@ class Metrics:
         self._prices_told_at = prices_told_at
         #: The prices of now.
         self._prices = prices
+        #: How traces are sent, None where none are.
+        self._traces = traces
         #: What came of the times of periodic jobs' schedules, for who launches.
         self.launches: Counter[LaunchResult] = Counter()
         self._now = 0.0
@@ -86,5 +90,7 @@ class Metrics:
         yield jobs.launches(self.launches)
         yield from scheduling.families(view, self._now)
         yield health.problem(self._problems)
+        if self._traces is not None:
+            yield from traces.families(self._traces())
         if self._vitals is not None:
             yield from store.families(self._vitals)

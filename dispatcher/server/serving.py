@@ -10,15 +10,13 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Iterator, MutableMapping
-from typing import Any, TextIO
+from collections.abc import Iterator
 
 import structlog
-import structlog.tracebacks
-from structlog.typing import Processor
 
 from longshore.dispatcher.config.loading import Config
 from longshore.dispatcher.config.model import EngineName
+from longshore.dispatcher.server.log_lines import LogLines, configure_log
 from longshore.dispatcher.server.wiring import Server
 
 # ---- how many files this process may have open at once -------------------------------------------
@@ -55,27 +53,30 @@ def serve(config: Config, *, accept_new_store: bool = False) -> int:
     With `accept_new_store` it takes the store that it finds for its own, whatever it had before.
     Its log goes to stderr: for people on a terminal, as JSON lines elsewhere.
     """
-    lines = _configure_log()
+    lines = configure_log()
     raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = Server(config, accept_new_store=accept_new_store)
     status = asyncio.run(_serve(server, config, lines))
     if server.store_replaced:
         log.warning("leaving without closing the store: another lies in its place")
+        lines.flush()
         os._exit(status)
     if server.hanging:
         log.warning("leaving without waiting for a driver call that hangs")
+        lines.flush()
         os._exit(status)
     return status
 
 
-async def _serve(server: Server, config: Config, lines: _Lines) -> int:
+async def _serve(server: Server, config: Config, lines: LogLines) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
         if stop.is_set():
             log.warning("asked twice to stop: leaving at once; the next start finds what is left")
+            lines.flush(1)
             os._exit(1)
         stop.set()
 
@@ -166,87 +167,3 @@ def running_server(config: Config) -> Iterator[str]:
     failure = box.get("error")
     if isinstance(failure, BaseException):
         raise failure
-
-
-def made_visible(
-    _logger: object, _method: str, entry: MutableMapping[str, Any]
-) -> MutableMapping[str, Any]:
-    """Return a line's values with what a terminal would act upon made visible.
-
-    Clouds, instances and users put their own words into it. A traceback keeps its lines.
-    """
-    for name, value in entry.items():
-        if isinstance(value, str) and not value.isprintable():
-            kept = "\n" if name == "exception" else ""
-            entry[name] = "".join(
-                each if each.isprintable() or each in kept else repr(each)[1:-1] for each in value
-            )
-    return entry
-
-
-class _Lines:
-    """Writes the lines of the log to a stream, and lets those go that it does not take.
-
-    A log that cannot be written (a full disk, a reader that is gone) must not stop the work that it
-    tells of: whoever logs may hold futures and outcomes for which others wait. How many lines were
-    refused is said once the stream takes them again.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-        self._refused = 0
-
-    def write(self, line: str) -> None:
-        """Write a line, or count it as refused."""
-        refused = self._try(line)
-        if refused:
-            # The stream may have kept the first of them in its buffer: then that one comes late.
-            log.warning("this log could not be written; lines are missing", at_most=refused)
-
-    debug = info = warning = error = critical = write
-
-    def _try(self, line: str) -> int:
-        """Write a line if that can be done; return how many were refused since the last that was.
-
-        What a stream refused it may keep: nothing is added to that, or all of it would come late.
-        """
-        with self._lock:
-            try:
-                self._stream.flush()
-                self._stream.write(f"{line}\n")
-                self._stream.flush()
-            except (OSError, ValueError):
-                self._refused += 1
-                return 0
-            refused, self._refused = self._refused, 0
-            return refused
-
-
-def _configure_log() -> _Lines:
-    """Have the log written to stderr; return what writes it there."""
-    lines = _Lines(sys.stderr)
-    for_people: list[Processor] = [
-        structlog.processors.format_exc_info,
-        made_visible,
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
-    ]
-    for_programs: list[Processor] = [
-        # Without the values of variables: they hold what users keep secret.
-        structlog.processors.ExceptionRenderer(
-            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-        ),
-        structlog.processors.JSONRenderer(),
-    ]
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *(for_people if sys.stderr.isatty() else for_programs),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=lambda *_: lines,
-        cache_logger_on_first_use=True,
-    )
-    return lines

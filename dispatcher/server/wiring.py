@@ -62,6 +62,7 @@ from longshore.dispatcher.notifications.kept import StoredDeliveries
 from longshore.dispatcher.notifications.webhooks import WebhookSender, targets_of
 from longshore.dispatcher.server.certificate import Certificate
 from longshore.dispatcher.server.clock import SteadyClock
+from longshore.dispatcher.server.tracing import Tracing, begin_tracing
 from longshore.dispatcher.service.budgets import BudgetSettings, stops_at_start
 from longshore.dispatcher.service.cost_exports import CostExports
 from longshore.dispatcher.service.events import (
@@ -141,18 +142,24 @@ class _Entry:
         return found
 
 
-def _metrics(view: EngineView, performer: Performer, prices: PriceKeeper) -> Metrics:
+def _metrics(
+    view: EngineView, performer: Performer, prices: PriceKeeper, tracing: Tracing | None
+) -> Metrics:
     return Metrics(
         view,
         heard_at=performer.last_contact,
         leftovers=performer.leftovers,
         prices_told_at=lambda: prices.told_at,
         prices=prices.in_force,
+        traces=None if tracing is None else tracing.export.vitals,
     )
 
 
-def _watched(prices: PriceKeeper) -> Watched:
-    return Watched(kind=ProblemKind.PRICES, problem=prices.problem)
+def _watched(prices: PriceKeeper, tracing: Tracing | None) -> list[Watched]:
+    found = [Watched(kind=ProblemKind.PRICES, problem=prices.problem)]
+    if tracing is not None:
+        found.append(Watched(kind=ProblemKind.TRACES, problem=tracing.export.problem))
+    return found
 
 
 class Server:
@@ -200,6 +207,8 @@ class Server:
         def publish(what: Publication) -> None:
             assert performer is not None and periodic is not None  # noqa: PT018, S101 - as above
             periodic.hear(what)
+            if tracing is not None:
+                tracing.hear(what)
             publish_event(
                 what,
                 view=view,
@@ -219,13 +228,14 @@ class Server:
             inbox_limit=config.limits.inbox_events,
         )
         view, inside = runtime.view, ContainerDoor(runtime.view, asyncio.get_running_loop())
+        tracing = await self._tracing(stack, store, view)
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
         make_performer = partial(self._performer, vault=vault, inside=inside)
         performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry, sender = self._entry(stack), await self._sender(stack, store)
-        metrics = _metrics(view, performer, prices)
+        metrics, wrong = _metrics(view, performer, prices, tracing), _watched(prices, tracing)
         services = make_services(
             runtime=runtime,
             vault=vault,
@@ -242,7 +252,7 @@ class Server:
             prices=prices.in_force,
             sender=sender,
             **_as_configured(config),
-            watched=[*entry.watched(sender), *self._export_files(stack, store), _watched(prices)],
+            watched=[*entry.watched(sender), *self._export_files(stack, store), *wrong],
         )
         periodic = self._periodic(runtime, services, metrics)
         stack.push_async_callback(self._stop_engine, runtime)
@@ -334,6 +344,21 @@ class Server:
         )
         stack.callback(logs.close)
         return logs
+
+    async def _tracing(
+        self, stack: contextlib.AsyncExitStack, store: Store, view: EngineView
+    ) -> Tracing | None:
+        tracing = await begin_tracing(
+            self._config,
+            store,
+            view.containers.values(),
+            now=self._clock.now,
+            clock=time.monotonic,
+            version=_own_version(),
+        )
+        if tracing is not None:
+            stack.push_async_callback(tracing.close)
+        return tracing
 
     async def _sender(self, stack: contextlib.AsyncExitStack, store: Store) -> WebhookSender:
         """Return what sends notifications, which goes on with those that are on their way."""

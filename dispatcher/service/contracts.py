@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from longshore.dispatcher.domain.containers import ContainerSpec
 from longshore.dispatcher.domain.jobs import JobTask, JobType, JobTypeSpec
+from longshore.dispatcher.domain.trace_context import within
 
 NO_TERMS = JobTypeSpec()
 
@@ -42,6 +43,10 @@ class NewContainer:
     priority: int
     project: str
 
+    def within_trace(self, header: str) -> NewContainer:
+        """Return it as part of the trace that a request's header names, "" for none."""
+        return replace(self, spec=within(self.spec, header))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
@@ -58,3 +63,14 @@ class NewJob:
     tasks: tuple[JobTask, ...]
     type: JobType = JobType.BATCH
     terms: JobTypeSpec = NO_TERMS
+
+    def within_trace(self, header: str) -> NewJob:
+        """Return it as part of the trace that a request's header names, "" for none.
+
+        Jobs that do not end with what was asked for (daemons, schedules, templates) are part of no
+        trace of who submitted them.
+        """
+        if self.type is not JobType.BATCH or self.terms != NO_TERMS:
+            return self
+        tasks = (replace(task, spec=within(task.spec, header)) for task in self.tasks)
+        return replace(self, tasks=tuple(tasks))

@@ -237,6 +237,7 @@ def _log_story(what: PublishContainer | PublishJob | PublishInstance, view: Engi
     log.info(
         f"container {container.state.value}",
         container=container.id,
+        job=container.job_id or None,
         attempt=last.id if last is not None else None,
         instance=last.instance_id if last is not None else None,
         exit_code=container.exit_code,

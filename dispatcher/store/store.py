@@ -60,6 +60,7 @@ from longshore.dispatcher.store.marker import (
 )
 from longshore.dispatcher.store.reader import Reader
 from longshore.dispatcher.store.schema import migrate
+from longshore.dispatcher.store.trace_reader import TraceReader
 from longshore.dispatcher.store.usage_reader import fetch_measured_runs
 from longshore.dispatcher.store.writer import BEHIND_S, GROUP_LIMIT, MAX_PENDING, Writer
 
@@ -116,6 +117,8 @@ class Store:
             self._reader = Reader(self._reading)
             #: What is read of the ledger.
             self.ledger = LedgerReader(self._reader.snapshot)
+            #: What is read of it for traces.
+            self.traces = TraceReader(self._reader.snapshot)
             self._next_sequence = self._reader.last_sequence() + 1
             self._next_job_sequence = self._reader.last_job_sequence() + 1
         except BaseException:

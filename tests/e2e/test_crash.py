@@ -211,10 +211,10 @@ def test_a_start_without_the_store_stops_and_an_accepted_one_keeps_what_runs(
         gate.touch()
         _check_nothing_left(server, [instance])
         log = [json.loads(each) for each in server.log_lines() if each.startswith("{")]
-        told = [(each["event"], each["container"]) for each in log if "stray" in each["event"]]
+        told = [(each["event"], each["container_id"]) for each in log if "stray" in each["event"]]
         assert {each for event, each in told if event == "stray kept"} == set(ids)
         assert len([event for event, _ in told if event == "stray killed"]) == 1
-        assert {each["instance"] for each in log if "stray" in each["event"]} == {instance}
+        assert {each["instance_id"] for each in log if "stray" in each["event"]} == {instance}
 
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

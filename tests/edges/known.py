@@ -27,6 +27,7 @@ from tests.edges.defects_secrets import SECRETS
 from tests.edges.defects_single_sign_on import SINGLE_SIGN_ON
 from tests.edges.defects_spend import SPEND
 from tests.edges.defects_store import STORE
+from tests.edges.defects_traces import TRACES
 from tests.edges.defects_usage import USAGE
 
 DEFECTS: Final = (
@@ -51,6 +52,7 @@ DEFECTS: Final = (
         *SINGLE_SIGN_ON,
         *SPEND,
         *STORE,
+        *TRACES,
         *USAGE,
         *DASHBOARD,
     ),

@@ -291,3 +291,22 @@ async def test_a_wrong_parameter_is_named(client: Client, query: str, path: str)
     status, answer = await client.call("GET", f"/v1/containers?{query}")
     assert status == 400
     assert answer["errors"][0]["path"] == path
+
+
+async def test_the_trace_of_a_request_goes_on_in_its_containers(client: Client) -> None:
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    status, made = await client.post("/v1/containers", {**MINIMAL, "env": {"A": "b"}}, **trace)
+    assert (status, made["env"]) == (201, {"A": "b", "TRACEPARENT": trace["traceparent"]})
+    _, listed = await client.post("/v1/containers", [MINIMAL, MINIMAL], **trace)
+    assert {each["env"]["TRACEPARENT"] for each in listed["items"]} == {trace["traceparent"]}
+    _, without = await client.post("/v1/containers", MINIMAL, traceparent="no such thing")
+    assert without["env"] == {}
+
+
+async def test_a_repeat_within_another_trace_is_the_same_request(client: Client) -> None:
+    traces = [f"00-{n:032x}-b7ad6b7169203331-01" for n in (1, 2)]
+    answers = [
+        await client.post("/v1/containers", MINIMAL, **{"Idempotency-Key": "k"}, traceparent=each)
+        for each in traces
+    ]
+    assert {(status, made["id"]) for status, made in answers} == {(201, "c-00000001")}

@@ -377,3 +377,16 @@ async def test_an_array_of_ten_thousand_and_a_thousand_tasks_are_taken(client: C
     status, answer = await client.post("/v1/jobs", {"tasks": chain(1000)})
     assert (status, len(answer["tasks"])) == (201, 1000)
     assert answer["tasks"][0]["after"] == [{"of": "t998", "on": "success", "each": False}]
+
+
+async def test_the_trace_of_a_request_goes_on_in_a_batch_job_alone(client: Client) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    every_night = {"tasks": [ONE], "periodic": {"cron": "@daily"}}
+    for body, env in (
+        ({"tasks": [ONE]}, (("TRACEPARENT", trace),)),
+        ({"tasks": [ONE], "type": "system"}, ()),
+        (every_night, ()),
+    ):
+        status, made = await client.post("/v1/jobs", body, traceparent=trace)
+        assert status == 201, made
+        assert client.rig.jobs()[-1].tasks[0].spec.env == env

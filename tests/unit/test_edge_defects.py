@@ -37,7 +37,7 @@ OTHERS = (
         f"dispatcher/{folder}/"
         for folder in (
             *("access", "cli", "config", "cost", "domain", "input", "notifications", "server"),
-            "service",
+            *("service", "traces"),
         )
     ),
     *("drivers/", "pool/billing.py", "pool/open_bills.py", "pool/rate_limits.py"),

@@ -26,6 +26,8 @@ MAY_IMPORT = {
     "dispatcher/conformance/pytest_plugin.py": {"pytest"},
     # Of the extra `parquet`: the module says what to install where it is missing.
     "dispatcher/cli/bill_files.py": {"pyarrow"},
+    # Of the extra `otel`: the configuration is refused where it is missing.
+    "dispatcher/traces/otlp.py": {"opentelemetry"},
 }
 """What a module may import though it is no runtime dependency."""
 

@@ -17,13 +17,14 @@ from longshore.dispatcher.api.render.containers import (
 )
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.callers import caller_of
-from longshore.dispatcher.api.routes.openapi import KEY_HEADER, Route
+from longshore.dispatcher.api.routes.openapi import KEY_HEADER, TRACE_HEADER, Route
 from longshore.dispatcher.api.schemas import containers as wire
 from longshore.dispatcher.api.validate.bodies import (
     Bodies,
     QueryString,
     decode_one,
     idempotency_key,
+    trace_header,
 )
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.parameters import (
@@ -105,9 +106,10 @@ class ContainerRoutes:
         key, caller = idempotency_key(request), caller_of(request)
         decode = partial(self._decoder.decode, project=caller.default_project)
         submission = await self._bodies.decoded(request, decode)
+        trace = trace_header(request)
         try:
             made = await self._containers.submit(
-                submission.items,
+                [each.within_trace(trace) for each in submission.items],
                 caller=caller,
                 idempotency_key=key,
                 fingerprint=submission.fingerprint,
@@ -254,7 +256,7 @@ def _of_all(containers: ContainerRoutes) -> list[Route]:
             request=(one, list[one]),
             answer=(wire.ContainerAnswer, wire.ContainerList),
             status=201,
-            headers=(KEY_HEADER,),
+            headers=(KEY_HEADER, TRACE_HEADER),
         ),
         Route(
             method="GET",

@@ -19,7 +19,7 @@ from longshore.dispatcher.api.render.jobs import (
 )
 from longshore.dispatcher.api.render.values import how_many_fit, json_response
 from longshore.dispatcher.api.routes.callers import caller_of
-from longshore.dispatcher.api.routes.openapi import KEY_HEADER, Route
+from longshore.dispatcher.api.routes.openapi import KEY_HEADER, TRACE_HEADER, Route
 from longshore.dispatcher.api.schemas import containers
 from longshore.dispatcher.api.schemas import jobs as job_wire
 from longshore.dispatcher.api.schemas.containers import CancelRequest
@@ -29,6 +29,7 @@ from longshore.dispatcher.api.validate.bodies import (
     QueryString,
     decode_one,
     idempotency_key,
+    trace_header,
 )
 from longshore.dispatcher.api.validate.ids import path_id
 from longshore.dispatcher.api.validate.jobs import JobDecoder, JobSubmission
@@ -124,7 +125,7 @@ class JobRoutes:
         key, caller = idempotency_key(request), caller_of(request)
         submission = await self._bodies.decoded(request, self._new(caller))
         made = await self._jobs.submit(
-            submission.job,
+            submission.job.within_trace(trace_header(request)),
             caller=caller,
             idempotency_key=key,
             fingerprint=submission.fingerprint,
@@ -292,7 +293,7 @@ def _of_all(jobs: JobRoutes) -> list[Route]:
             request=(job_wire.JobRequest,),
             answer=(job_wire.JobAnswer,),
             status=201,
-            headers=(KEY_HEADER,),
+            headers=(KEY_HEADER, TRACE_HEADER),
         ),
         Route(
             method="GET",

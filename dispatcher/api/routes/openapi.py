@@ -43,6 +43,7 @@ from longshore.dispatcher.input.quantities import (
 DOCUMENT = web.AppKey("document", bytes)
 """The document of an application, as it is answered."""
 KEY_HEADER = "Idempotency-Key"
+TRACE_HEADER = "traceparent"
 _PROBLEM = "application/problem+json"
 _NOT_FOLLOWED = frozenset({"false", "0"})
 _REFERENCE = "#/components/schemas/{name}"
@@ -138,6 +139,11 @@ _REQUEST_HEADERS: Mapping[str, dict[str, Any]] = {
         "description": "A text of your choice: this request again with it makes nothing twice,"
         " and is answered with what was made; for 24 hours, and for you alone.",
         "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+    },
+    TRACE_HEADER: {
+        "description": "The trace that this is part of (W3C Trace Context): containers get it as"
+        " TRACEPARENT. What is no such value is ignored.",
+        "schema": {"type": "string", "maxLength": 8000},
     },
     "Last-Event-ID": {
         "description": "The id of the event that came last, to go on after it.",

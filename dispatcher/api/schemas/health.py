@@ -18,6 +18,7 @@ ProblemWord = Annotated[
                     "notifications",
                     "cost_export",
                     "prices",
+                    "traces",
                     "credentials",
                     "listings",
                     "creates",

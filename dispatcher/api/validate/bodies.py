@@ -214,3 +214,9 @@ def idempotency_key(request: web.Request) -> str:
         what = "must be one value of 1 to 200 printable ASCII characters without spaces"
         raise InvalidRequest([("Idempotency-Key", what)])
     return keys[0]
+
+
+def trace_header(request: web.Request) -> str:
+    """Return the header `traceparent`, "" without one, or with several."""
+    said = request.headers.getall("traceparent", [])
+    return said[0] if len(said) == 1 else ""
