@@ -30,6 +30,7 @@ from longshore.dispatcher.api.routes.reconciling import ReconcileRoutes, reconci
 from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
+from longshore.dispatcher.api.routes.timeline import TimelineRoute, timeline_routes
 from longshore.dispatcher.api.routes.tokens import TokenRoutes, token_routes
 from longshore.dispatcher.api.server import LIMITS
 from longshore.dispatcher.api.validate.bodies import Bodies
@@ -55,6 +56,7 @@ class _Parts:
     reconciling: ReconcileRoutes
     efficiency: EfficiencyRoute
     budgets: BudgetRoute
+    timeline: TimelineRoute
 
 
 def make_app(
@@ -109,6 +111,7 @@ def make_app(
         reconciling=ReconcileRoutes(services.reconciler, services.costs, bodies=bodies),
         efficiency=EfficiencyRoute(services.efficiency),
         budgets=BudgetRoute(services.budgets, services.costs),
+        timeline=TimelineRoute(services.timeline),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -221,4 +224,5 @@ def _routes(parts: _Parts) -> list[Route]:
         *reconcile_routes(parts.reconciling),
         *audit_routes(parts.audit),
         *efficiency_routes(parts.efficiency),
+        *timeline_routes(parts.timeline),
     ]

@@ -256,6 +256,10 @@ class AsyncClient:
 
     efficiency = _asks(calls.efficiency)
 
+    # ---- what goes on ----------------------------------------------------------------------
+
+    timeline = _lists(calls.timeline)
+
     # ---- the server ------------------------------------------------------------------------
 
     def events(self, *, last_event_id: str = "") -> AsyncIterator[EventAnswer | EventGap]:

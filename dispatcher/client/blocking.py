@@ -255,6 +255,10 @@ class Client:
 
     efficiency = _asks(calls.efficiency)
 
+    # ---- what goes on ----------------------------------------------------------------------
+
+    timeline = _lists(calls.timeline)
+
     # ---- the server ------------------------------------------------------------------------
 
     def events(self, *, last_event_id: str = "") -> Iterator[EventAnswer | EventGap]:

@@ -40,6 +40,7 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
+from longshore.dispatcher.api.schemas.timeline import TimelineAnswer
 from longshore.dispatcher.api.schemas.tokens import (
     AuditList,
     CallerAnswer,
@@ -187,6 +188,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile", repeatable=_ONCE),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
+    "timeline": Endpoint(method="GET", path="/v1/timeline"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
     "health": Endpoint(method="GET", path="/v1/health"),
@@ -680,6 +682,21 @@ def efficiency(
     wanted = {"user": user, "project": project, "name": name, "since": since}
     query = [(key, value) for key, value in wanted.items() if value is not None]
     return _typed(EfficiencyAnswer, "efficiency", query=query)
+
+
+# ---- what goes on --------------------------------------------------------------------------------
+
+
+def timeline(
+    *, since: str | None = None, until: str | None = None, instance: str | None = None
+) -> PagedListing[TimelineAnswer]:
+    """Yield the instances that were there in a window, by their creation, with what ran on them.
+
+    `since` and `until` are times in RFC 3339, at most 7 days apart; None is an hour before the end,
+    and now. `instance` is the one that is asked for, None for all.
+    """
+    wanted: dict[str, Filter] = {"from": since, "to": until, "instance": instance}
+    return _listing("timeline", TimelineAnswer, (), **wanted)
 
 
 # ---- the server ----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from longshore.dispatcher.service.logs import LogService
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.telling import Sender, Teller
+from longshore.dispatcher.service.timeline import TimelineService
 from longshore.dispatcher.service.tokens import TokenService
 from longshore.dispatcher.store.store import Store
 from longshore.dispatcher.store.vault import Vault
@@ -65,6 +66,7 @@ class Services:
     estimates: EstimateService
     spent: SpentService
     budgets: BudgetService
+    timeline: TimelineService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -134,6 +136,7 @@ def make_services(
         efficiency=EfficiencyService(view=view, store=store, now=now),
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
+        timeline=TimelineService(store=store, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),

@@ -30,6 +30,7 @@ from longshore.dispatcher.domain.queries import (
     SpentFacts,
     Successes,
 )
+from longshore.dispatcher.domain.timeline import TimelinePage, TimelineWindow
 from longshore.dispatcher.store import (
     ledger_corrections,
     ledger_groups,
@@ -42,6 +43,7 @@ from longshore.dispatcher.store.budget_records import (
     fetch_budgets,
     fetch_deliveries,
 )
+from longshore.dispatcher.store.timeline_records import fetch_timeline
 
 
 class LedgerReader:
@@ -205,3 +207,11 @@ class LedgerReader:
         """Return how many containers succeeded in spans of hours [from, until)."""
         with self._snapshot() as connection:
             return list(past_runs.fetch_successes(connection, spans))
+
+    def timeline(self, window: TimelineWindow, *, cursor: str, limit: int) -> TimelinePage:
+        """Return a page of the instances of a window, with what was on them.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        with self._snapshot() as connection:
+            return fetch_timeline(connection, window, cursor=cursor, limit=limit)

@@ -29,6 +29,7 @@ EMPTY_VALUES = {
     "/v1/tokens": ("limit", "state"),
     "/v1/audit": ("limit", "since", "until"),
     "/v1/efficiency": ("since",),
+    "/v1/timeline": ("limit", "from", "to"),
 }
 
 

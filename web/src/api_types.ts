@@ -732,6 +732,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the instances that were there in a window, with what ran on them
+         * @description By when they were created, up to 200 a page: what each was from when to when, and which attempts had a place on it. Of up to 200 states and 200 attempts each, the latest, and how many are left out.
+         */
+        get: operations["show_timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1938,7 +1958,8 @@ export interface components {
          *
          *         `instance` is null for a launch whose instance is not known, `launch` (its token) for an
          *         instance, both for `resource`, a volume or network interface that an instance left; the price is
-         *         null where nobody knows it.
+         *         null where nobody knows it. It is that of now; `cost_usd` is what the ledger has of it since it
+         *         became unwanted, and `uncertain_usd` how much may be billed beside that, or not at all.
          */
         LeakAnswer: {
             instance: string | null;
@@ -1953,6 +1974,8 @@ export interface components {
             remedy: string;
             /** @default null */
             resource: string | null;
+            /** @description US dollars, with up to 8 decimals */
+            uncertain_usd: number;
         };
         /**
          * SecretList
@@ -2041,7 +2064,7 @@ export interface components {
          */
         ProblemAnswer: {
             /** @enum {string} */
-            kind: "store" | "stopping" | "logs" | "disk" | "secrets" | "certificate" | "issuer" | "notifications" | "cost_export" | "prices" | "credentials" | "listings" | "creates" | "creates_in_doubt" | "boots" | "destroys";
+            kind: "store" | "stopping" | "logs" | "disk" | "secrets" | "certificate" | "issuer" | "notifications" | "cost_export" | "prices" | "traces" | "credentials" | "listings" | "creates" | "creates_in_doubt" | "boots" | "destroys";
             since: string | null;
             message: string;
         };
@@ -2303,20 +2326,25 @@ export interface components {
          * @description A piece of a bill of a month: all rows of the instances that are in it.
          *
          *         An instance is in the piece whose number is the CRC-32 of what its id has behind its last slash,
-         *         in small letters and UTF-8, modulo `pieces`. `billed_until_hour` is where the time of instances
-         *         of the whole bill ends, null where it has none, and `final` says that nothing will be added to
-         *         it. `file` and `sha256` tell which file it was, and are kept with what is booked.
+         *         in small letters and UTF-8, modulo `pieces`. `billed_from_hour` and `billed_until_hour` are
+         *         where the time of instances of the whole bill begins and ends, null where it has none. `final`
+         *         says that nothing will be added to it, `partial` that only hours between the two count: what the
+         *         bill lacks of others is not taken back. `file` and `sha256` tell which file it was, and are kept
+         *         with what is booked.
          */
         ReconcileRequest: {
             month: string;
             piece: number;
             pieces: number;
             rows: components["schemas"]["BillRowRequest"][];
+            billed_from_hour: number | null;
             billed_until_hour: number | null;
             file: string;
             sha256: string;
             /** @default false */
             final: boolean;
+            /** @default false */
+            partial: boolean;
             /** @default false */
             apply: boolean;
             /** @default 100 */
@@ -2356,8 +2384,9 @@ export interface components {
          *
          *         `billed` and `booked` are what both say of it, `elsewhere` what rows cost that are not this
          *         cluster's, and `outside` what is of other months. `instances` are the most different first;
-         *         `next_offset` is where the next page begins, null on the last. `corrections` is how many rows
-         *         were booked.
+         *         `next_offset` is where the next page begins, null on the last. `not_covered_hours` is how many
+         *         instance hours the ledger has before the bill's first and behind its last hour, which would be
+         *         taken for not billed: with `apply` that is refused. `corrections` is how many rows were booked.
          */
         ReconcileAnswer: {
             currency: string;
@@ -2373,6 +2402,7 @@ export interface components {
             coarsest_hours: number;
             instances: components["schemas"]["InstanceDifferenceAnswer"][];
             next_offset: number | null;
+            not_covered_hours: number;
             corrections: number;
         };
         /**
@@ -2485,6 +2515,78 @@ export interface components {
             usd: number;
             now: string;
             instead: string;
+        };
+        /**
+         * TimelineAnswer
+         * @description A page of instances, by when they were created; `next_cursor` is null on the last.
+         *
+         *         `from` and `to` are the window: pass both on with a cursor, since what is left out moves on.
+         */
+        TimelineAnswer: {
+            from: string | null;
+            to: string | null;
+            items: components["schemas"]["TimelineInstanceAnswer"][];
+            next_cursor: string | null;
+        };
+        /**
+         * TimelineInstanceAnswer
+         * @description An instance that was there in the window, with its states and attempts by time.
+         *
+         *         Their times are as they were, also where that is outside of the window. Of too many the latest
+         *         are told: `states_left_out` and `attempts_left_out` are how many earlier ones are not. `for`
+         *         is for whom it was bought, null where that is not known. `gone_at` is null while it is there.
+         */
+        TimelineInstanceAnswer: {
+            id: string;
+            instance_type: string;
+            provider_type: string;
+            preemptible: boolean;
+            zone: string | null;
+            /** @description US dollars, with up to 8 decimals */
+            price_usd_per_hour: number;
+            created_at: string | null;
+            ready_at: string | null;
+            gone_at: string | null;
+            for: string | null;
+            states: components["schemas"]["TimelineStateAnswer"][];
+            states_left_out: number;
+            attempts: components["schemas"]["TimelineAttemptAnswer"][];
+            attempts_left_out: number;
+        };
+        /**
+         * TimelineStateAnswer
+         * @description What an instance was from a time to a time; `to` is null while it goes on.
+         *
+         *         `room` is that attempts have a place on it, beside which there may be room; the others are as in
+         *         the cost ledger (`pending`, `booting`, `empty`, `held`, `draining`, `unreachable`, `unwanted`).
+         */
+        TimelineStateAnswer: {
+            state: string;
+            from: string | null;
+            to: string | null;
+        };
+        /**
+         * TimelineAttemptAnswer
+         * @description An attempt that had a place on an instance; `to` is null while it has.
+         *
+         *         `share` is what it keeps of the instance from others, from 0 to 1. `name` is that of the job, or
+         *         of a container of none. `outcome` is null while nobody knows it; `cause` is `daemon` for one of
+         *         a job on every instance, and `leak` for what nobody knows, which has no container.
+         */
+        TimelineAttemptAnswer: {
+            attempt: string;
+            container: string | null;
+            name: string;
+            job: string | null;
+            task: string | null;
+            array_index: number | null;
+            user: string;
+            project: string;
+            share: number;
+            from: string | null;
+            to: string | null;
+            outcome: string | null;
+            cause: string | null;
         };
         /**
          * ProblemDetails
@@ -2791,6 +2893,8 @@ export interface operations {
             header?: {
                 /** @description A text of your choice: this request again with it makes nothing twice, and is answered with what was made; for 24 hours, and for you alone. */
                 "Idempotency-Key"?: string;
+                /** @description The trace that this is part of (W3C Trace Context): containers get it as TRACEPARENT. What is no such value is ignored. */
+                traceparent?: string;
             };
             path?: never;
             cookie?: never;
@@ -3062,6 +3166,8 @@ export interface operations {
             header?: {
                 /** @description A text of your choice: this request again with it makes nothing twice, and is answered with what was made; for 24 hours, and for you alone. */
                 "Idempotency-Key"?: string;
+                /** @description The trace that this is part of (W3C Trace Context): containers get it as TRACEPARENT. What is no such value is ignored. */
+                traceparent?: string;
             };
             path?: never;
             cookie?: never;
@@ -4055,7 +4161,7 @@ export interface operations {
                 to?: string;
                 /** @description The IANA time zone of days and months, as `Europe/Berlin`. Left out it is UTC. */
                 tz?: string;
-                /** @description By what rows are told apart, with commas between: `cause`, `job`, `market`, `outcome`, `project`, `state`, `type`, `user`, `zone`, or `label:KEY` of a label that the configuration names. */
+                /** @description By what rows are told apart, with commas between: `cause`, `job`, `market`, `outcome`, `price_source`, `project`, `state`, `type`, `user`, `zone`, or `label:KEY` of a label that the configuration names. */
                 by?: string;
                 /** @description How long what a row is about is; `whole` is all of the time. */
                 step?: "whole" | "hour" | "day" | "month";
@@ -4260,6 +4366,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EfficiencyAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    show_timeline: {
+        parameters: {
+            query?: {
+                /** @description From when on. Left out it is an hour before the end. */
+                from?: string;
+                /** @description Before when, at most 7 days later. Left out it is now. */
+                to?: string;
+                /** @description Only this instance, of which up to 2,000 attempts are told. */
+                instance?: string;
+                /** @description How many items a page has at most; it has fewer where they are large. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before, for the page after it. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List the instances that were there in a window, with what ran on them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimelineAnswer"];
                 };
             };
             400: components["responses"]["400"];
