@@ -188,11 +188,12 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
             columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
             told = ", ".join(changed.get(each, f'"{each}"') for each in columns)
             only = changed["only"]
-            copy = f"INSERT INTO {table} SELECT {told} FROM {table}, n, m WHERE {only}"  # noqa: S608 - of the names below
-            database.execute(
+            numbers = (
                 "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 999),"
-                f" m(y) AS (SELECT 1 UNION ALL SELECT y + 1 FROM m WHERE y < {copies}) {copy}"
+                "m(y) AS (SELECT 1 UNION ALL SELECT y + 1 FROM m WHERE y < :copies)"
             )
+            copy = f"INSERT INTO {table} SELECT {told} FROM {table}, n, m WHERE {only}"  # noqa: S608
+            database.execute(f"{numbers} {copy}", {"copies": copies})
     return directory
 
 
