@@ -167,8 +167,7 @@ class PoolCore:
         self.doubtful: dict[str, Doubtful] = {}
         self.ended: dict[str, str] = {}
         self.listed_at = 0.0
-        self.listing_op = 0
-        self.listing_failures = 0
+        self.listing_op = self.listing_failures = 0
         self.listing_problem = ""
         self.listing_trouble: Trouble | None = None
         self.troubles = CreateTroubles()

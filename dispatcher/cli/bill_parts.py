@@ -114,7 +114,7 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def name_of(files: Sequence[Path]) -> str:
+def bill_name(files: Sequence[Path]) -> str:
     """Return what a bill is called in what is booked by it."""
     name = files[0].name[:200]
     return name if len(files) == 1 else f"{name} and {len(files) - 1} more"

@@ -73,6 +73,7 @@ from longshore.dispatcher.service.events import (
 )
 from longshore.dispatcher.service.export_folder import ExportFolder, ExportTerms
 from longshore.dispatcher.service.health import Watched
+from longshore.dispatcher.service.instances import Leftovers, Prices
 from longshore.dispatcher.service.launching import PeriodicJobs, ServiceRuns
 from longshore.dispatcher.service.prices import LiveMarket, PriceKeeper
 from longshore.dispatcher.service.services import Services, make_services
@@ -230,8 +231,9 @@ class Server:
         view, inside = runtime.view, ContainerDoor(runtime.view, asyncio.get_running_loop())
         tracing = await self._tracing(stack, store, view)
         store.on_overload(lambda message: runtime.post(Overloaded(source="store", message=message)))
-        make_performer = partial(self._performer, vault=vault, inside=inside)
-        performer = await asyncio.to_thread(make_performer, instance_set, logs, runtime)
+        performer = await asyncio.to_thread(
+            partial(self._performer, vault=vault, inside=inside), instance_set, logs, runtime
+        )
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry, sender = self._entry(stack), await self._sender(stack, store)
@@ -245,11 +247,7 @@ class Server:
             metrics=metrics,
             types=types,
             now=now,
-            new_id=_new_id,
-            random_bytes=secrets.token_bytes,
-            heard_at=performer.last_contact,
-            leftovers=performer.leftovers,
-            prices=prices.in_force,
+            **_told_by(performer, prices),
             sender=sender,
             **_as_configured(config),
             watched=[*entry.watched(sender), *self._export_files(stack, store), *wrong],
@@ -651,6 +649,26 @@ def _as_configured(config: Config) -> _AsConfigured:
         cost=config.cost,
         budgets=_budget_settings(config),
         biller=biller_of(config),
+    )
+
+
+class _Told(TypedDict):
+    """What tells services of the rest of the machine, and of chance."""
+
+    new_id: Callable[[], str]
+    random_bytes: Callable[[int], bytes]
+    heard_at: Callable[[str], float]
+    leftovers: Leftovers
+    prices: Prices
+
+
+def _told_by(performer: Performer, prices: PriceKeeper) -> _Told:
+    return _Told(
+        new_id=_new_id,
+        random_bytes=secrets.token_bytes,
+        heard_at=performer.last_contact,
+        leftovers=performer.leftovers,
+        prices=prices.in_force,
     )
 
 

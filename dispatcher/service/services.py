@@ -100,9 +100,8 @@ def make_services(
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone,
     `prices` those of now; `engine` is what instances are to run containers with, and `limits`
-    bound what may wait. `vault` has the secrets, and the store; `watched` is what else may go
-    wrong, `cost` how cost is told, `budgets` what is looked at of it, and `biller` what files say
-    of who bills. `sender` is None where there are no webhooks.
+    bound what may wait. `vault` has the secrets, and the store; `watched` is what may go wrong,
+    `budgets` what is looked at of `cost`, `biller` whose bills are. `sender` is None for nobody.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(

@@ -37,12 +37,12 @@ OTHERS = (
         f"dispatcher/{folder}/"
         for folder in (
             *("access", "cli", "config", "cost", "domain", "input", "notifications", "server"),
-            *("service", "traces"),
+            *("conformance", "service", "traces"),
         )
     ),
     *("drivers/", "pool/billing.py", "pool/open_bills.py", "pool/rate_limits.py"),
     # What a spent budget stops: no seed of the simulation has a budget.
-    *("dispatcher/engine/engine.py", "dispatcher/state/containers.py"),
+    *("dispatcher/engine/engine.py", "dispatcher/engine/view.py", "dispatcher/state/containers.py"),
     *("dispatcher/scheduler/elastic/controller.py", "dispatcher/scheduler/system/"),
     "dispatcher/scheduler/elastic/end_reasons.py",
     # What a new price changes, and limits of spending: no seed has them.

@@ -19,7 +19,7 @@ from longshore.dispatcher.api.schemas.cost import BillParts, CostAnswer, Reconci
 from longshore.dispatcher.cli import output
 from longshore.dispatcher.cli.answers import read
 from longshore.dispatcher.cli.bill_files import BillFileError, read_bill
-from longshore.dispatcher.cli.bill_parts import files_of, hash_of, name_of
+from longshore.dispatcher.cli.bill_parts import bill_name, files_of, hash_of
 from longshore.dispatcher.cli.bill_sums import PAGE_INSTANCES, BillSums, only_instances, together
 from longshore.dispatcher.cli.client import LIMIT_MAX, CommandClient
 from longshore.dispatcher.cli.failure import USAGE, CommandFailure
@@ -136,7 +136,7 @@ def reconcile_bill(
         "month": month or bill.month(),
         "billed_from_hour": bill.billed_from_hour,
         "billed_until_hour": bill.billed_until_hour,
-        "file": name_of(files),
+        "file": bill_name(files),
         "sha256": hash_of(files),
         "final": final,
         "partial": partial,
