@@ -36,7 +36,9 @@ from longshore.dispatcher.config.single_sign_on import LOGIN_CALLBACK
 from longshore.dispatcher.service.audit import AuditOutcome, AuditService
 from longshore.dispatcher.service.contracts import Unavailable
 
-_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_POLICY = (
+    "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _ACTION = f"GET {LOGIN_CALLBACK}"
 _NOT_BEGUN = (
     "This browser has not begun to log in at this address, or did so more than ten minutes ago, or"

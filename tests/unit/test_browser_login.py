@@ -364,7 +364,7 @@ async def test_a_secret_is_shown_as_the_issuer_takes_it(
         assert authorization == (f"Basic {expected}" if in_header else "")
 
 
-async def test_who_logged_in_is_in_the_audit_log_and_the_code_nowhere(site: LoginSite) -> None:
+async def test_who_logged_in_is_in_the_audit_log(site: LoginSite) -> None:
     await site.get(site.issuer.log_in(await site.begun()))
     page = await site.services.audit.entries(AuditFilter(), cursor="", limit=10)
     [entry] = page.items
@@ -398,7 +398,8 @@ async def test_a_browser_is_told_by_what_it_can_log_in(site: LoginSite) -> None:
 
 
 async def test_a_page_of_another_origin_begins_no_login(site: LoginSite) -> None:
-    answer = await site.get("/login/start", headers={"Sec-Fetch-Site": "cross-site"})
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}
+    answer = await site.get("/login/start", headers=told)
     assert (answer.status, "Set-Cookie" in answer.headers) == (403, False)
 
 
