@@ -105,3 +105,8 @@ def test_who_logs_in_at_the_provider_sees_the_dashboard(
         assert seen.page.context.cookies() == []
         link = seen.page.get_by_role("link", name="Log out there, too")
         assert str(link.get_attribute("href")).startswith(f"{provider.url}/oauth2/end_session?")
+        link.click()
+        # It leads back from another site.
+        seen.page.get_by_role("button", name="End session").click()
+        seen.page.wait_for_url(f"{url}/")
+        seen.shows("Log in with 127.0.0.1")

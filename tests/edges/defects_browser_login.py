@@ -171,9 +171,9 @@ BROWSER_LOGIN: Final[tuple[EdgeDefect, ...]] = (
     ),
     EdgeDefect(
         name="any_page_is_for_other_sites",
-        guard="Only where the issuer sends browsers back to, pages of other sites lead",
+        guard="Pages of other sites lead to few of ours",
         file=_GUARDS,
-        old=" and request.path == LOGIN_CALLBACK",
+        old=" and request.path in _LED_TO",
         new="",
         test=f"{_TESTS}test_a_page_of_another_origin_begins_no_login",
     ),

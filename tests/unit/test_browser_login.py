@@ -414,6 +414,23 @@ async def test_a_browser_comes_back_from_another_site_as_a_page_alone(
     assert (await site.get(back, headers=told)).status == status
 
 
+@pytest.mark.parametrize(
+    ("path", "dest", "status"),
+    [
+        ("/", "document", 200),
+        ("/", "iframe", 403),
+        ("/", "empty", 403),
+        ("/v1/whoami", "document", 403),
+        ("/docs", "document", 403),
+    ],
+)
+async def test_a_link_of_another_site_leads_to_the_dashboard_alone(
+    site: LoginSite, path: str, dest: str, status: int
+) -> None:
+    told = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": dest}
+    assert (await site.get(path, headers=told)).status == status
+
+
 def returned(**told: str | list[str]) -> str:
     """Return the code of what came back, or why there is none."""
     lists = {name: [each] if isinstance(each, str) else each for name, each in told.items()}
