@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from longshore.dispatcher.access.issuer_login import IssuerLogin
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.server import ApiRunner
@@ -93,7 +94,11 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    what: ApiRig | Services, *, limits: ApiLimits | None = None, doors: Doors | None = None
+    what: ApiRig | Services,
+    *,
+    limits: ApiLimits | None = None,
+    doors: Doors | None = None,
+    login: IssuerLogin | None = None,
 ) -> AsyncIterator[tuple[str, ApiRunner]]:
     """Serve `what` and yield the base URL and the runner, which may be cleaned up earlier."""
     if isinstance(what, ApiRig):
@@ -108,6 +113,7 @@ async def serving(
         instance_type_names=INSTANCE_TYPES,
         version="0.0.1",
         now=lambda: NOW,
+        login=login,
     )
     hold_to_document(app)
     runner = ApiRunner(app)

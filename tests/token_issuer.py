@@ -68,11 +68,11 @@ class TokenIssuer:
 
 
 @asynccontextmanager
-async def token_issuer() -> AsyncIterator[TokenIssuer]:
-    """Serve an issuer for the length of a `with`."""
-    issuer = TokenIssuer()
+async def token_issuer(made: TokenIssuer | None = None) -> AsyncIterator[TokenIssuer]:
+    """Serve an issuer, a new one if none is given, for the length of a `with`."""
+    issuer = made or TokenIssuer()
     app = web.Application()
-    app.router.add_get("/{path:.*}", issuer.answer)
+    app.router.add_route("*", "/{path:.*}", issuer.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:

@@ -12,7 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 from longshore.dispatcher.access.claimed import Claimed, Denial, DenialKind, principal_of
-from longshore.dispatcher.access.issuer_keys import RETRY_S, IssuerAnswer, IssuerKeys
+from longshore.dispatcher.access.issuer_keys import (
+    RETRY_S,
+    IssuerAnswer,
+    IssuerEndpoints,
+    IssuerKeys,
+)
 from longshore.dispatcher.access.json_web_tokens import (
     IssuerTerms,
     KeyWanted,
@@ -42,6 +47,11 @@ class Issuer:
 
     async def holder(self, text: str) -> Principal | Denial:
         """Return who holds a token, or why it lets nobody in; waits for the issuer if it must."""
+        found = await self.signed(text)
+        return found if isinstance(found, Denial) else caller_in(found, self._config)
+
+    async def signed(self, text: str) -> Signed | Denial:
+        """Return what a token says, whoever holds it, or why it is none; waits as `holder` does."""
         if why := header_problem(text):
             return Denial(kind=DenialKind.WORTHLESS, sentence=why)
         await self._keys.freshen()
@@ -52,12 +62,20 @@ class Issuer:
         match verdict:
             case KeyWanted():
                 return self._without_key()
-            case Denial():
+            case Denial() | Signed():
                 return verdict
-            case Signed():
-                return caller_in(verdict, self._config)
             case _:
                 assert_never(verdict)
+
+    async def freshened(self) -> IssuerEndpoints:
+        """Return where browsers log in; waits for the issuer if it must."""
+        await self._keys.freshen()
+        return self._keys.endpoints
+
+    @property
+    def endpoints(self) -> IssuerEndpoints:
+        """Return where browsers log in, as far as that is known."""
+        return self._keys.endpoints
 
     def problem(self) -> str:
         """Return why its keys cannot be had, with what to do about it, "" where they can."""

@@ -25,19 +25,17 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
-import aiohttp
 import msgspec
 import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
+from longshore.dispatcher.access.issuer_calls import UnusableAnswer, ask_issuer
 from longshore.dispatcher.config.single_sign_on import url_problem
 
 RETRY_S = 30.0
 FRESH_S = 600.0
-FETCH_TIMEOUT_S = 5.0
-ANSWER_BYTES_MOST = 256 * 1024
 _DISCOVERY = "/.well-known/openid-configuration"
 _KINDS = ("RSA", "EC", "OKP")
 _RSA_BITS_LEAST = 2048
@@ -48,6 +46,17 @@ _log = structlog.get_logger(__name__)
 class _Discovery(msgspec.Struct, frozen=True, kw_only=True):
     issuer: str
     jwks_uri: str
+
+
+class IssuerEndpoints(msgspec.Struct, frozen=True, kw_only=True):
+    """Where browsers log in at an issuer, as its discovery document says; "" for what it lacks."""
+
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    end_session_endpoint: str = ""
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    #: Whether what it sends a browser back with says who it is (RFC 9207).
+    authorization_response_iss_parameter_supported: bool = False
 
 
 class _Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +73,7 @@ class IssuerAnswer(Enum):
     AWAY = "away"
 
 
-Shape = TypeVar("Shape", _Discovery, _Published)
-
-
-class _Unusable(Exception):  # noqa: N818 - a reason, which becomes a line of the log
-    """What an issuer answered is nothing that keys can be taken from."""
+Shape = TypeVar("Shape", _Discovery, _Published, IssuerEndpoints)
 
 
 class IssuerKeys:
@@ -85,6 +90,8 @@ class IssuerKeys:
         self._fetch: asyncio.Task[None] | None = None
         #: Those that are known; none at first.
         self.known = KeySet([])
+        #: Where browsers log in; nowhere at first.
+        self.endpoints = IssuerEndpoints()
         #: Whether the issuer answered when it was last asked.
         self.last = IssuerAnswer.NOT_ASKED
         #: Why it gave no keys then, "" where it did.
@@ -122,51 +129,61 @@ class IssuerKeys:
 
     async def _renew(self) -> None:
         try:
-            found = await self._fetched()
+            found, endpoints = await self._fetched()
         except Exception as error:  # noqa: BLE001 - what an issuer answers ends nobody who asks
             self.last = IssuerAnswer.AWAY
             self.why_away = str(error) or type(error).__name__
             _log.warning("issuer_away", issuer=self._url, why=self.why_away)
         else:
             self.known, self._read_at, self.last = found, self._clock(), IssuerAnswer.GIVEN
+            self.endpoints = endpoints
             self.why_away = ""
             _log.info("issuer_keys_read", issuer=self._url, keys=len(found.keys))
         finally:
             self._fetch = None
 
-    async def _fetched(self) -> KeySet:
-        timeout = aiohttp.ClientTimeout(total=FETCH_TIMEOUT_S)
-        async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
-            answer = await _get(session, self._url.removesuffix("/") + _DISCOVERY)
-            found = _read(answer, _Discovery)
-            if found.issuer != self._url:
-                raise _Unusable("its discovery document is that of another issuer")
-            if why := url_problem(found.jwks_uri.partition("?")[0]):
-                raise _Unusable(f"the address of its keys {why}")
-            keys = _usable(_read(await _get(session, found.jwks_uri), _Published))
+    async def _fetched(self) -> tuple[KeySet, IssuerEndpoints]:
+        answer = await _get(self._url.removesuffix("/") + _DISCOVERY)
+        found = _read(answer, _Discovery)
+        if found.issuer != self._url:
+            raise UnusableAnswer("its discovery document is that of another issuer")
+        if why := url_problem(found.jwks_uri.partition("?")[0]):
+            raise UnusableAnswer(f"the address of its keys {why}")
+        keys = _usable(_read(await _get(found.jwks_uri), _Published))
         if not keys.keys:
-            raise _Unusable("it publishes no key that can be used")
-        return keys
+            raise UnusableAnswer("it publishes no key that can be used")
+        return keys, _endpoints_in(answer)
 
 
-async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-    async with session.get(url, headers=headers, allow_redirects=False) as answer:
-        if answer.status != 200:
-            raise _Unusable(f"{url} answers {answer.status}")
-        content = b""
-        async for chunk in answer.content.iter_chunked(64 * 1024):
-            content += chunk
-            if len(content) > ANSWER_BYTES_MOST:
-                raise _Unusable(f"{url} answers with more than {ANSWER_BYTES_MOST} bytes")
-        return content
+async def _get(url: str) -> bytes:
+    answer = await ask_issuer(url)
+    if answer.status != 200:
+        raise UnusableAnswer(f"{url} answers {answer.status}")
+    return answer.body
+
+
+def _endpoints_in(document: bytes) -> IssuerEndpoints:
+    """Return where browsers log in; what is wrong with that spoils no keys."""
+    try:
+        found = _read(document, IssuerEndpoints)
+    except UnusableAnswer as error:
+        _log.warning("issuer_endpoints_unusable", why=str(error))
+        return IssuerEndpoints()
+    names = ("authorization_endpoint", "token_endpoint", "end_session_endpoint")
+    for name in names:
+        url = getattr(found, name)
+        why = "has a fragment" if "#" in url else url_problem(url.partition("?")[0])
+        if url and why:
+            _log.warning("issuer_endpoints_unusable", why=f"its {name} {why}")
+            found = msgspec.structs.replace(found, **{name: ""})
+    return found
 
 
 def _read(answer: bytes, shape: type[Shape]) -> Shape:
     try:
         return msgspec.json.decode(answer, type=shape)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _Unusable(f"it answers with something else than expected: {error}") from error
+        raise UnusableAnswer(f"it answers with something else than expected: {error}") from error
 
 
 def _usable(published: _Published) -> KeySet:

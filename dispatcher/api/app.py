@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from longshore.dispatcher.access.issuer_login import IssuerLogin
+from longshore.dispatcher.api.browser_login import BrowserLoginPages
 from longshore.dispatcher.api.compression import compression_middleware
 from longshore.dispatcher.api.dashboard import DashboardPage, DashboardPages
 from longshore.dispatcher.api.doors import Doors
@@ -68,11 +70,13 @@ def make_app(
     instance_type_names: Collection[str],
     version: str,
     now: Callable[[], float | None] = lambda: None,
+    login: IssuerLogin | None = None,
 ) -> web.Application:
     """Return the API as an aiohttp application, for `dispatcher.api.server.ApiRunner`.
 
     `doors` let callers in. `version` is told in the header `Server` and in the OpenAPI document.
     `now` gives seconds since the epoch, or None where nothing shall be too far ahead to wait for.
+    `login` lets browsers log in at the issuer, None for no way to.
     While it runs it uses the event loop's default executor for large bodies; on shutdown it ends
     all streams within about a second. `services.events` may end when the server stops.
     """
@@ -95,15 +99,7 @@ def make_app(
         explain=ExplainRoute(services.containers),
         instances=InstanceRoutes(services.instances, bodies=bodies, now=now),
         secrets=SecretRoutes(services.secrets, bodies=bodies),
-        server=ServerRoutes(
-            events=services.events,
-            health=services.health,
-            metrics=services.metrics,
-            containers=services.containers,
-            tells_everybody=doors.is_open,
-            gate=subscribers,
-            limits=limits,
-        ),
+        server=_server(services, doors, subscribers, limits),
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
         cost=CostRoutes(services.costs),
@@ -116,7 +112,8 @@ def make_app(
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
     app[LIMITS] = limits
-    pages = DashboardPages(doors, bodies=bodies, now=now).pages()
+    pages = DashboardPages(doors, bodies=bodies, now=now, login=login).pages()
+    pages += BrowserLoginPages(doors, services.audit, login, now=now).pages()
     _mount(app, _routes(parts), pages, version, Entrance(doors, services.audit))
 
     async def end_streams(_app: web.Application) -> None:
@@ -126,6 +123,21 @@ def make_app(
     app.on_response_prepare.append(_headers_of(version))
     app.on_shutdown.append(end_streams)
     return app
+
+
+def _server(
+    services: Services, doors: Doors, subscribers: StreamGate, limits: ApiLimits
+) -> ServerRoutes:
+    """Return the routes of the server itself."""
+    return ServerRoutes(
+        events=services.events,
+        health=services.health,
+        metrics=services.metrics,
+        containers=services.containers,
+        tells_everybody=doors.is_open,
+        gate=subscribers,
+        limits=limits,
+    )
 
 
 def _jobs(

@@ -17,8 +17,14 @@ from typing import Annotated
 import msgspec
 from aiohttp import hdrs, web
 
-from longshore.dispatcher.access.browser_cookies import login_cookie, logout_cookies
+from longshore.dispatcher.access.browser_cookies import (
+    login_cookie,
+    logout_cookies,
+    token_in_cookies,
+)
 from longshore.dispatcher.access.credentials import Unauthorized
+from longshore.dispatcher.access.issuer_login import IssuerLogin
+from longshore.dispatcher.access.json_web_tokens import looks_like_jwt
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.render.problems import Handler, problem
 from longshore.dispatcher.api.render.tokens import caller_answer
@@ -72,7 +78,8 @@ class DashboardPages:
     """Answers for the dashboard's pages.
 
     `now` gives seconds since the epoch, None where nobody knows; `bundle` is the folder of the
-    files, which are read here, once.
+    files, which are read here, once. `login` lets browsers log in at the issuer, None where they
+    cannot.
     """
 
     def __init__(
@@ -82,10 +89,12 @@ class DashboardPages:
         bodies: Bodies,
         now: Callable[[], float | None],
         bundle: Path = BUNDLE,
+        login: IssuerLogin | None = None,
     ) -> None:
         self._doors = doors
         self._bodies = bodies
         self._now = now
+        self._login = login
         found = sorted(bundle.iterdir()) if bundle.is_dir() else []
         self._files = {path.name: path.read_bytes() for path in found if path.suffix in _TYPES}
         self._page = _NOT_BUILT
@@ -136,8 +145,16 @@ class DashboardPages:
         return response
 
     async def logout(self, request: web.Request) -> web.Response:
-        """Let a browser forget the token that it showed."""
-        response = json_response({})
+        """Let a browser forget the token that it showed.
+
+        Where that was the issuer's, it is told where its user logs out there, too: whoever comes
+        to this browser next could else log in as them.
+        """
+        end_url = ""
+        if self._login and looks_like_jwt(token_in_cookies(request.cookies, request.host)):
+            secure = self._login.is_secure(came_over_tls=_came_over_tls(request))
+            end_url = self._login.end_url(host=request.host, secure=secure)
+        response = json_response({"issuer_logout": end_url or None})
         for cookie in logout_cookies(request.host):
             response.headers.add("Set-Cookie", cookie)
         return response

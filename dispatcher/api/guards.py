@@ -6,7 +6,10 @@ what the browser itself says in Sec-Fetch-Site too, as not every request has an 
 form without asking (so a body must be declared as JSON, which no form can). Nor may a page of
 another origin, which no answer is for, load one as a picture or a script. Where callers say who
 they are, a name of somebody else's is no use, since no browser sends it a credential of ours; but
-a proxy that is trusted may know them by a cookie, so origins are looked at there too.
+a proxy that is trusted may know them by a cookie, so origins are looked at there too. Two
+addresses are for links of others: that to which the issuer sends a browser back, which has to bring
+along what it was given as it began to log in; and the dashboard's page, in which nothing is
+anybody's, and to which the issuer's logout leads.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from aiohttp.typedefs import Middleware
 
 from longshore.dispatcher.api.doors import peer_of
 from longshore.dispatcher.api.render.problems import Handler, problem
+from longshore.dispatcher.config.single_sign_on import LOGIN_CALLBACK
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.*)", re.IGNORECASE)
 _JSON = re.compile(r'application/json\s*(;\s*charset="?utf-8"?\s*)?', re.IGNORECASE)
+_LED_TO = frozenset({"/", LOGIN_CALLBACK})
 _OUR_SITES = frozenset({"same-origin", "none"})
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ANSWER_HEADERS: Mapping[str, str] = {
@@ -89,10 +94,16 @@ def _is_own_page(request: web.Request) -> bool:
     hosts = request.headers.getall("Host", [])
     origins = request.headers.getall("Origin", [])
     sites = request.headers.getall("Sec-Fetch-Site", [])
-    if len(hosts) != 1 or not _OUR_SITES.issuperset(sites):
+    if len(hosts) != 1 or not (_OUR_SITES.issuperset(sites) or _is_followed_link(request)):
         return False
     ours = {f"{scheme}://{hosts[0].lower()}" for scheme in ("http", "https")}
     return all(each.lower() in ours for each in origins)
+
+
+def _is_followed_link(request: web.Request) -> bool:
+    """Return whether a browser asks for a page that others may lead to, to show it as a whole."""
+    shown = request.headers.getall("Sec-Fetch-Dest", []) == ["document"]
+    return shown and request.method == "GET" and request.path in _LED_TO
 
 
 def loopback_port(authority: str, *, default: int) -> int | None:

@@ -21,7 +21,7 @@ from longshore.dispatcher.config.check import (
 from longshore.dispatcher.config.cost_files import check_cost_files
 from longshore.dispatcher.config.file import read_mapping
 from longshore.dispatcher.config.machine import LOCAL_TYPE, default_data_dir, local_instance_type
-from longshore.dispatcher.config.model import Config, TypeConfig
+from longshore.dispatcher.config.model import AuthConfig, Config, TypeConfig
 from longshore.dispatcher.config.store_url import store_path
 from longshore.dispatcher.config.types import as_instance_type, terms_of
 from longshore.dispatcher.cost.prices import AS_TOLD, PriceTerms
@@ -196,6 +196,7 @@ def _located(config: Config, base: Path) -> Config:
             certificate=_absolute_or_none(config.tls.certificate, base),
             private_key=_absolute_or_none(config.tls.private_key, base),
         ),
+        auth=_absolute_auth(config.auth, base),
         secrets=replace(
             config.secrets, key_file=str(_absolute(key_file, base)) if key_file else ""
         ),
@@ -227,6 +228,13 @@ def _with_key(config: Config) -> Config:
         ssh=replace(config.ssh, private_key=key),
         secrets=replace(config.secrets, key_file=key_file),
     )
+
+
+def _absolute_auth(auth: AuthConfig, base: Path) -> AuthConfig:
+    login = auth.issuer.login
+    file = _absolute_or_none(login.client_secret_file, base)
+    login = replace(login, client_secret_file=file)
+    return replace(auth, issuer=replace(auth.issuer, login=login))
 
 
 def _absolute(text: str, base: Path) -> Path:

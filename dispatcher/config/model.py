@@ -183,6 +183,18 @@ class IssuerClaimsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     projects: ClaimPath = ""
 
 
+class IssuerLoginConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How browsers log in at the issuer; without `client_id` they show a token."""
+
+    client_id: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    #: The file of what this server shows the issuer beside its name, "" where it has none; an
+    #: absolute path once it is loaded.
+    client_secret_file: Text = ""
+    scopes: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ("openid", "profile")
+    #: Where the issuer sends browsers back to; "" is made from what the browser asks.
+    redirect_url: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
 class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The OpenID Connect issuer whose JSON Web Tokens let somebody in; without `url` none does."""
 
@@ -199,6 +211,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     #: What a value of the claim begins with that names a project; it is no part of the name, and
     #: values without it name none.
     project_prefix: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    login: IssuerLoginConfig = IssuerLoginConfig()
 
 
 class ProxyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,10 +7,17 @@ shows nothing is an admin, and that is who a proxy sends when it knows nobody.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from longshore.dispatcher.config.hosts import is_loopback, networks
-from longshore.dispatcher.config.model import AuthConfig, AuthMode, IssuerConfig, ProxyConfig
+from longshore.dispatcher.config.model import (
+    AuthConfig,
+    AuthMode,
+    IssuerConfig,
+    IssuerLoginConfig,
+    ProxyConfig,
+)
 from longshore.dispatcher.input.problems import Problems, element, member
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -19,6 +26,10 @@ _OURS = frozenset(
     | {"host", "origin", "sec-fetch-site", "transfer-encoding", "x-forwarded-for"}
 )
 """Headers that mean something else already."""
+LOGIN_CALLBACK = "/login/callback"
+"""Where an issuer sends browsers back to, behind whatever prefix a proxy gives this server."""
+_SECRET_BYTES_MOST = 1000
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
 
 
 def check_single_sign_on(auth: AuthConfig, mode: AuthMode, problems: Problems) -> None:
@@ -61,6 +72,69 @@ def _check_issuer(issuer: IssuerConfig, problems: Problems) -> None:
     for value in sorted(issuer.roles):
         if not value:
             problems.add(member("auth.issuer.roles", value), "must not be empty")
+    _check_login(issuer.login, issuer.audience, problems)
+
+
+def _check_login(login: IssuerLoginConfig, audience: str, problems: Problems) -> None:
+    where = "auth.issuer.login"
+    if not login.client_id:
+        if login != IssuerLoginConfig():
+            said = "is missing: name this server as the issuer knows it, or leave login out"
+            problems.add(f"{where}.client_id", said)
+        return
+    if audience and login.client_id != audience:
+        said = (
+            "must be auth.issuer.audience: an ID token has the client as its aud, and what browsers"
+            " bring would be refused"
+        )
+        problems.add(f"{where}.client_id", said)
+    try:
+        login_secret(login)
+    except ValueError as error:
+        problems.add(f"{where}.client_secret_file", str(error))
+    if "openid" not in login.scopes:
+        said = "must have openid among them: without it the issuer makes no ID token"
+        problems.add(f"{where}.scopes", said)
+    for number, scope in enumerate(login.scopes):
+        if not _SCOPE.fullmatch(scope):
+            said = "is no scope: use printable ASCII without spaces, quotes and backslashes"
+            problems.add(element(f"{where}.scopes", number), said)
+    if login.redirect_url and (why := _redirect_problem(login.redirect_url)):
+        problems.add(f"{where}.redirect_url", why)
+
+
+def login_secret(login: IssuerLoginConfig) -> str:
+    """Return what this server shows the issuer, read from its file now; "" where it has none.
+
+    Raises `ValueError`, with the remedy, where the file cannot be read, can be read by everybody,
+    or holds no secret.
+    """
+    if not login.client_secret_file:
+        return ""
+    file = Path(login.client_secret_file)
+    try:
+        with file.open("rb") as opened:
+            content, mode = opened.read(_SECRET_BYTES_MOST + 1), file.stat().st_mode
+    except OSError as error:
+        said = f"{file} cannot be read ({error.strerror}): have the server's user read it"
+        raise ValueError(said) from error
+    if mode & 0o027:
+        raise ValueError(f"{file} (mode {mode & 0o777:04o}) is open to others: chmod 600 {file}")
+    text = content.strip().decode("ascii", errors="replace")
+    if not text or len(content) > _SECRET_BYTES_MOST or not (text.isascii() and text.isprintable()):
+        raise ValueError(
+            f"{file} holds no secret of a client, which is one line of at most"
+            f" {_SECRET_BYTES_MOST} characters: write into it what the issuer gave"
+        )
+    return text
+
+
+def _redirect_problem(url: str) -> str:
+    if why := url_problem(url):
+        return why.replace(": keys are fetched from it", ", or be on this machine")
+    if not urlsplit(url).path.endswith(LOGIN_CALLBACK):
+        return f"must end in {LOGIN_CALLBACK}, where this server waits for browsers"
+    return ""
 
 
 def _check_proxy(proxy: ProxyConfig, problems: Problems) -> None:

@@ -22,6 +22,7 @@ import structlog
 from aiohttp import web
 
 from longshore.dispatcher.access.issuer import Issuer
+from longshore.dispatcher.access.issuer_login import IssuerLogin
 from longshore.dispatcher.api.app import make_app
 from longshore.dispatcher.api.doors import Doors
 from longshore.dispatcher.api.inside import ContainerDoor
@@ -491,6 +492,7 @@ class Server:
         app = make_app(
             services,
             doors=self._doors(services, entry.issuer, inside),
+            login=self._login(entry.issuer),
             now=self._clock.now,
             limits=ApiLimits(
                 request_bytes=config.limits.request_bytes,
@@ -530,6 +532,19 @@ class Server:
             place = Path(config.data_dir) / unix_socket.NAME
             make = f"longshore token create --url unix://{place} --user NAME --project PROJECT"
             log.warning("nobody has a token yet; make one on this machine", by=make)
+
+    def _login(self, issuer: Issuer | None) -> IssuerLogin | None:
+        """Return how browsers log in at the issuer, None where they cannot."""
+        terms = self._config.auth.issuer
+        if issuer is None or not terms.login.client_id:
+            return None
+        return IssuerLogin(
+            issuer,
+            terms,
+            is_behind_tls=self._config.tls.terminated_elsewhere,
+            random_bytes=secrets.token_bytes,
+            clock=time.monotonic,
+        )
 
     def _doors(self, services: Services, issuer: Issuer | None, inside: ContainerDoor) -> Doors:
         return Doors(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import urllib3
@@ -18,61 +15,10 @@ import urllib3
 from longshore.dispatcher.access.issuer_keys import RETRY_S
 from tests.conftest import not_tested
 from tests.dispatcher_process import ApiError, DispatcherProcess, wait_for
+from tests.oidc_provider import Provider
 
 NOBODY = "nobody"
 CONTAINER = {"command": ["true"], "cpus": 0.5, "memory": "16MiB"}
-CALLBACK = "http://127.0.0.1:1/callback"
-
-
-class Provider:
-    """oidc-provider-mock as a process of its own: each start has a new key, on the same port."""
-
-    def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._http = urllib3.PoolManager(retries=False)
-
-    def start(self) -> None:
-        """Start it, and return once it answers."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "oidc_provider_mock", "--port", str(self._port)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_for(self._answers, "the provider answers")
-
-    def stop(self) -> None:
-        """End it, and whoever it knew."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-        self._http.clear()
-
-    def _answers(self) -> bool:
-        try:
-            return self._http.request("GET", f"{self.url}/jwks").status == 200
-        except urllib3.exceptions.HTTPError:
-            return False
-
-    def sign_in(self, user: str, **claims: Any) -> str:
-        """Return the token that somebody gets who signs in, as a browser would."""
-        ask = self._http.request
-        body = json.dumps(claims)
-        headers = {"Content-Type": "application/json"}
-        assert ask("PUT", f"{self.url}/users/{user}", body=body, headers=headers).status == 204
-        client = {"client_id": "longshore", "redirect_uri": CALLBACK}
-        query = {**client, "response_type": "code", "scope": "openid", "nonce": "n"}
-        page = f"{self.url}/oauth2/authorize?{urlencode(query)}"
-        sent = ask("POST", page, fields={"sub": user}, encode_multipart=False, redirect=False)
-        [code] = parse_qs(urlsplit(sent.headers["Location"]).query)["code"]
-        fields = {**client, "client_secret": "x", "grant_type": "authorization_code", "code": code}
-        given = ask(
-            "POST", f"{self.url}/oauth2/token", fields=fields, encode_multipart=False
-        ).json()
-        return str(given["id_token"])
 
 
 @pytest.fixture

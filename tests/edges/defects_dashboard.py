@@ -16,8 +16,8 @@ DASHBOARD: Final[tuple[EdgeDefect, ...]] = (
         name="a_script_reads_the_cookie",
         guard="No script reads a browser's cookie",
         file=_COOKIES,
-        old='    made["httponly"], made["samesite"] = True, "Strict"',
-        new='    made["samesite"] = "Strict"',
+        old='    made["httponly"], made["samesite"] = True, same_site',
+        new='    made["samesite"] = same_site',
         test=f"{_TESTS}test_a_cookie_is_for_no_script_and_no_other_site",
     ),
     EdgeDefect(

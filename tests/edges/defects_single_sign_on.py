@@ -149,7 +149,7 @@ SINGLE_SIGN_ON: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="an_issuer_that_says_nothing_is_waited_for",
         guard="An issuer has a bounded time to answer",
-        file="dispatcher/access/issuer_keys.py",
+        file="dispatcher/access/issuer_calls.py",
         old="aiohttp.ClientTimeout(total=FETCH_TIMEOUT_S)",
         new="aiohttp.ClientTimeout(total=None)",
         test="tests/unit/test_issuer.py::test_an_issuer_that_says_nothing_is_not_waited_for_long",
@@ -157,7 +157,7 @@ SINGLE_SIGN_ON: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="an_issuer_answers_at_any_length",
         guard="An issuer's answer has a limit",
-        file="dispatcher/access/issuer_keys.py",
+        file="dispatcher/access/issuer_calls.py",
         old="            if len(content) > ANSWER_BYTES_MOST:",
         new="            if len(content) < 0:",
         test="tests/unit/test_issuer.py::test_what_is_no_answer_of_the_issuer_is_none[_padded]",
@@ -165,7 +165,7 @@ SINGLE_SIGN_ON: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="keys_are_fetched_elsewhere",
         guard="Nobody is sent elsewhere for keys",
-        file="dispatcher/access/issuer_keys.py",
+        file="dispatcher/access/issuer_calls.py",
         old="allow_redirects=False",
         new="allow_redirects=True",
         test=(
@@ -176,16 +176,16 @@ SINGLE_SIGN_ON: Final[tuple[EdgeDefect, ...]] = (
         name="the_document_of_any_issuer_will_do",
         guard="The discovery document is that of the issuer",
         file="dispatcher/access/issuer_keys.py",
-        old="            if found.issuer != self._url:",
-        new="            if not found.issuer:",
+        old="        if found.issuer != self._url:",
+        new="        if not found.issuer:",
         test="tests/unit/test_issuer.py::test_what_is_no_answer_of_the_issuer_is_none[_another]",
     ),
     EdgeDefect(
         name="keys_come_in_the_open",
         guard="Keys come by https, or on this machine",
         file="dispatcher/access/issuer_keys.py",
-        old='            if why := url_problem(found.jwks_uri.partition("?")[0]):',
-        new='            if why := "" and url_problem(found.jwks_uri):',
+        old='        if why := url_problem(found.jwks_uri.partition("?")[0]):',
+        new='        if why := "" and url_problem(found.jwks_uri):',
         test="tests/unit/test_issuer.py::test_keys_are_asked_for_in_no_way_that_can_be_changed",
     ),
     EdgeDefect(
@@ -474,7 +474,7 @@ SINGLE_SIGN_ON: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
         name="an_answer_is_inflated",
         guard="An issuer's answer is not inflated",
-        file="dispatcher/access/issuer_keys.py",
+        file="dispatcher/access/issuer_calls.py",
         old=", auto_decompress=False",
         new="",
         test=(

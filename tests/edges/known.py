@@ -9,6 +9,7 @@ from tests.edges.defect import EdgeDefect
 from tests.edges.defects_access import ACCESS
 from tests.edges.defects_api import API
 from tests.edges.defects_billing import BILLING
+from tests.edges.defects_browser_login import BROWSER_LOGIN
 from tests.edges.defects_budget_stops import BUDGET_STOPS
 from tests.edges.defects_budgets import BUDGETS
 from tests.edges.defects_client import CLIENT
@@ -54,6 +55,7 @@ DEFECTS: Final = (
         *STORE,
         *TRACES,
         *USAGE,
+        *BROWSER_LOGIN,
         *DASHBOARD,
     ),
 )

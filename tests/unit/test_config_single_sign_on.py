@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from longshore.dispatcher.config.model import (
     AuthMode,
     IssuerClaimsConfig,
     IssuerConfig,
+    IssuerLoginConfig,
     ProxyConfig,
 )
-from longshore.dispatcher.config.single_sign_on import check_single_sign_on
+from longshore.dispatcher.config.single_sign_on import check_single_sign_on, login_secret
 from longshore.dispatcher.domain.principals import Role
 from longshore.dispatcher.input.problems import Problems
 
@@ -51,6 +53,16 @@ def proxy(**changes: Any) -> ProxyConfig:
                 default_role=None,
                 roles={"ops": Role.ADMIN},
                 claims=IssuerClaimsConfig(role="realm_access.roles"),
+            )
+        },
+        {"issuer": issuer(login=IssuerLoginConfig(client_id="longshore"))},
+        {
+            "issuer": issuer(
+                login=IssuerLoginConfig(
+                    client_id="longshore",
+                    scopes=("openid", "groups"),
+                    redirect_url="https://farm.example.org/x/login/callback",
+                )
             )
         },
         {"proxy": proxy()},
@@ -128,3 +140,61 @@ def test_neither_goes_with_open_doors_and_all_is_told_at_once() -> None:
         "auth.proxy",
     ]
     assert all("set auth.mode: required" in said for _, said in found[3:])
+
+
+def login_problems(**changes: Any) -> list[tuple[str, str]]:
+    login = IssuerLoginConfig(**{"client_id": "longshore", **changes})
+    found = problems(issuer=issuer(login=login), mode=AuthMode.REQUIRED)
+    return [(path.removeprefix("auth.issuer.login."), said) for path, said in found]
+
+
+@pytest.mark.parametrize(
+    ("changed", "path", "sentence"),
+    [
+        ({"client_id": "other"}, "client_id", "must be auth.issuer.audience"),
+        ({"client_id": "", "scopes": ("openid",)}, "client_id", "or leave login out"),
+        ({"scopes": ("profile",)}, "scopes", "must have openid"),
+        ({"scopes": ("openid", "a b")}, "scopes[1]", "is no scope"),
+        ({"redirect_url": "http://farm.example.org/login/callback"}, "redirect_url", "https://"),
+        ({"redirect_url": "https://farm.example.org/"}, "redirect_url", "must end in /login/cal"),
+        ({"redirect_url": "farm.example.org"}, "redirect_url", "must be https://HOST/PATH"),
+        ({"client_secret_file": "/none/at all"}, "client_secret_file", "cannot be read"),
+    ],
+)
+def test_a_wrong_login_is_refused(changed: dict[str, Any], path: str, sentence: str) -> None:
+    [(where, said)] = login_problems(**changed)
+    assert (where, sentence in said) == (path, True), said
+
+
+def test_all_that_is_wrong_with_a_login_is_told_at_once() -> None:
+    found = login_problems(
+        client_id="other", client_secret_file="/none", scopes=("a b",), redirect_url="x"
+    )
+    assert [path for path, _ in found] == [
+        *("client_id", "client_secret_file", "scopes", "scopes[0]", "redirect_url")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "sentence"),
+    [
+        ("secret\n", 0o600, ""),
+        ("secret", 0o640, ""),
+        ("secret", 0o644, "is open to others: chmod 600"),
+        ("\n", 0o600, "holds no secret"),
+        ("two\nlines", 0o600, "holds no secret"),
+        ("geheimnis ü", 0o600, "holds no secret"),
+        ("x" * 1001, 0o600, "holds no secret"),
+    ],
+)
+def test_the_file_of_a_clients_secret_is_looked_at(
+    tmp_path: Path, content: str, mode: int, sentence: str
+) -> None:
+    file = tmp_path / "client.secret"
+    file.write_text(content)
+    file.chmod(mode)
+    found = login_problems(client_secret_file=str(file))
+    assert [said for _, said in found if sentence not in said] == []
+    assert len(found) == bool(sentence)
+    if not sentence:
+        assert login_secret(IssuerLoginConfig(client_secret_file=str(file))) == "secret"

@@ -19,12 +19,8 @@ from joserfc.jwk import OctKey, RSAKey
 
 from longshore.dispatcher.access.claimed import Denial, DenialKind
 from longshore.dispatcher.access.issuer import Issuer, caller_in, claim_at
-from longshore.dispatcher.access.issuer_keys import (
-    ANSWER_BYTES_MOST,
-    FETCH_TIMEOUT_S,
-    FRESH_S,
-    RETRY_S,
-)
+from longshore.dispatcher.access.issuer_calls import ANSWER_BYTES_MOST, FETCH_TIMEOUT_S
+from longshore.dispatcher.access.issuer_keys import FRESH_S, RETRY_S
 from longshore.dispatcher.access.json_web_tokens import LEEWAY_S, Signed
 from longshore.dispatcher.config.model import IssuerClaimsConfig, IssuerConfig
 from longshore.dispatcher.domain.principals import Door, Principal, Role

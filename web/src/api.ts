@@ -74,6 +74,14 @@ export async function findCaller(): Promise<void> {
   }
 }
 
+/** By what one can log in beside a token: the issuer's host, or null. */
+export interface LoginMethods {
+  readonly issuer: string | null;
+}
+
+/** Where one logs out of the issuer, too, after one has logged out here; "" for nowhere. */
+export const issuerLogout = signal("");
+
 /** Why the server could not be asked who one is; "" where it could. */
 export const serverProblem = signal("");
 
@@ -82,7 +90,8 @@ export async function login(token: string): Promise<void> {
 }
 
 export async function logout(): Promise<void> {
-  await send("POST", "logout");
+  const told = await send<{ issuer_logout: string | null }>("POST", "logout");
+  issuerLogout.value = told.issuer_logout ?? "";
   caller.value = null;
 }
 

@@ -1,10 +1,23 @@
-// Logging in with a token, where the server asks who one is.
+// Logging in, where the server asks who one is: at the issuer if it has one, or with a token.
 import { useSignal } from "@preact/signals";
-import { login, Refusal, serverProblem } from "../api";
+import { useEffect } from "preact/hooks";
+import { get, issuerLogout, login, type LoginMethods, Refusal, serverProblem } from "../api";
 
 export function Login() {
   const problem = useSignal(serverProblem.value);
   const busy = useSignal(false);
+  const issuer = useSignal<string | null>(null);
+  useEffect(() => {
+    const find = async (): Promise<void> => {
+      try {
+        issuer.value = (await get<LoginMethods>("login/methods")).issuer;
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        problem.value = error.whole;
+      }
+    };
+    void find();
+  }, []);
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
@@ -22,6 +35,15 @@ export function Login() {
   return (
     <main class="login">
       <h1>Longshore</h1>
+      {issuerLogout.value && (
+        <p class="note" role="status">
+          You are logged out here, and still logged in at the issuer.{" "}
+          <a href={issuerLogout.value}>Log out there, too</a>
+        </p>
+      )}
+      {issuer.value && (
+        <p><a class="button" href="login/start">Log in with {issuer.value}</a></p>
+      )}
       <form onSubmit={(event) => void submit(event)}>
         <label for="token">Token</label>
         <input id="token" name="token" type="password" required autocomplete="current-password" autofocus />
