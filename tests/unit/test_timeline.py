@@ -192,7 +192,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 999),"
                 "m(y) AS (SELECT 1 UNION ALL SELECT y + 1 FROM m WHERE y < :copies)"
             )
-            copy = f"INSERT INTO {table} SELECT {told} FROM {table}, n, m WHERE {only}"  # noqa: S608
+            copy = f"INSERT INTO {table} SELECT {told} FROM {table}, n, m WHERE {only}"  # noqa: S608 - the names are of this file
             database.execute(f"{numbers} {copy}", {"copies": copies})
     return directory
 
