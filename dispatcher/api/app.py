@@ -95,7 +95,7 @@ def make_app(
         server=ServerRoutes(
             events=services.events,
             health=services.health,
-            metrics=services.metrics,
+            measuring=services.measuring,
             containers=services.containers,
             tells_everybody=doors.is_open,
             gate=subscribers,

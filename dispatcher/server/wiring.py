@@ -141,12 +141,15 @@ class _Entry:
         return found
 
 
-def _metrics(view: EngineView, performer: Performer, prices: PriceKeeper) -> Metrics:
+def _metrics(
+    view: EngineView, performer: Performer, prices: PriceKeeper, certificate: Certificate | None
+) -> Metrics:
     return Metrics(
         view,
         heard_at=performer.last_contact,
         leftovers=performer.leftovers,
         prices_told_at=lambda: prices.told_at,
+        certificate_ends_at=lambda: None if certificate is None else certificate.ends_at,
     )
 
 
@@ -223,7 +226,7 @@ class Server:
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry, sender = self._entry(stack), await self._sender(stack, store)
-        metrics = _metrics(view, performer, prices)
+        metrics = _metrics(view, performer, prices, entry.certificate)
         services = make_services(
             runtime=runtime,
             vault=vault,
@@ -311,6 +314,8 @@ class Server:
         self._begin(stack, services.health.watch(), name="health")
         self._begin(stack, services.costs.book_for_ever(), name="ledger")
         self._begin(stack, services.budgets.look_for_ever(), name="budgets")
+        self._begin(stack, services.measuring.read_ledger(), name="metrics of cost")
+        self._begin(stack, services.measuring.watch_loop(), name="event loop")
         self._begin(stack, services.secrets.follow_key_file(), name="key file")
         log.info(
             "serving",

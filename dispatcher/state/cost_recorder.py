@@ -205,6 +205,11 @@ class CostRecorder:
         used_ms = book.used_ms(attempt.id, max(ms_of(ended_at), book.attempts[attempt.id].from_ms))
         return in_dollars(used_ms * book.bill.nusd_per_hour)
 
+    def going_on(self) -> list[tuple[InstanceBill, Interval, tuple[Interval, ...]]]:
+        """Return the bill of each instance that is there, with what it is, and its attempts."""
+        books = (book for _, book in sorted(self._books.items()))
+        return [(book.bill, book.state, tuple(book.attempts.values())) for book in books]
+
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
         for worker in self._pool.workers.values():
