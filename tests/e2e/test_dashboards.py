@@ -1,0 +1,182 @@
+"""Must show: a real Prometheus that scrapes a real server has something for each panel, and money
+is what the ledger says, with a `kill -9` of the server inside the time that is asked for.
+
+No Grafana runs here: what it would ask, Prometheus is asked.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import RequireTool
+from tests.dashboards import JOB, queries
+from tests.dispatcher_process import DispatcherProcess, wait_for
+from tests.prometheus_server import Prometheus, Series
+from tests.sizes import sized
+from tests.sshd_host import require_sshd
+from tools.grafana.panels import RATE, STATE_RATE, spent_in_range
+
+EACH_S = 0.25
+RATES_OVER_S = 4.0
+MOST_OFF = 0.005
+CONFIG: dict[str, Any] = {
+    "driver": {"name": "tests.sshd_driver:DRIVER", "parameters": {"quota": 2}},
+    "instance_types": {
+        "node": {"provider_type": "node", "cpus": 4, "memory": "4GiB", "price_per_hour": 900}
+    },
+    "engine": {"name": "process"},
+    "scheduler": {"max_instances": 2, "max_hourly_spend": 5000},
+    "pool": {"idle_timeout_s": 60, "sync_interval_s": 0.5},
+    "budgets": {"vision": {"project": "vision", "limit": 1000}},
+}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def work(project: str, cpus: int) -> dict[str, Any]:
+    return {
+        "command": ["sleep", "600"],
+        "cpus": cpus,
+        "memory": "64MiB",
+        "project": project,
+    }
+
+
+def spent(server: DispatcherProcess, by: str) -> dict[str, Decimal]:
+    """Return what was spent up to now by the ledger, by a dimension."""
+    rows = server.call("GET", f"/v1/cost?by={by}&limit=1000")["items"]
+    return {row["by"][by]: Decimal(str(row["amounts"]["total"])) for row in rows}
+
+
+def filled_in(query: str, range_s: float) -> str:
+    """Return a money panel's query as of a range."""
+    text = query.replace("$__range_s", f"{range_s:.3f}").replace("$job", JOB)
+    return text.replace("$__range", f"{round(range_s * 1000)}ms")
+
+
+def by_label(found: Series, label: str) -> dict[str, float]:
+    return {dict(labels)[label]: values[-1] for labels, values in found.items()}
+
+
+class Window:
+    """A time, with what the ledger said at its beginning and at its end."""
+
+    def __init__(self, server: DispatcherProcess) -> None:
+        self._server = server
+        self.since, self._before = time.time(), self._spent()
+        self.until = self.since
+
+    def close(self) -> None:
+        """End it now."""
+        self.until, self._after = time.time(), self._spent()
+
+    def _spent(self) -> dict[str, dict[str, Decimal]]:
+        return {by: spent(self._server, by) for by in ("project", "state", "type")}
+
+    def ledger(self, by: str) -> dict[str, float]:
+        """Return what was spent in it by the ledger, by a dimension; without what cost nothing."""
+        before, after = self._before[by], self._after[by]
+        found = {name: float(usd - before.get(name, Decimal(0))) for name, usd in after.items()}
+        return {name: usd for name, usd in found.items() if usd > 0.001}
+
+    def deviations(self, prometheus: Prometheus) -> dict[str, float]:
+        """Return by how much each money panel of a range is off, as a share of all of it."""
+        range_s = self.until - self.since
+        panels = (
+            ("project", RATE, "project"),
+            ("state", STATE_RATE, "state"),
+            ("type", RATE, "instance_type"),
+        )
+        off: dict[str, float] = {}
+        for by, metric, label in panels:
+            query = filled_in(spent_in_range(metric, label), range_s)
+            told, booked = by_label(prometheus.at(query, self.until), label), self.ledger(by)
+            whole = sum(booked.values())
+            for name in sorted(told.keys() | booked.keys()):
+                off[f"{by} {name}"] = abs(told.get(name, 0.0) - booked.get(name, 0.0)) / whole
+            (all_of_it,) = prometheus.at(filled_in(spent_in_range(metric, ""), range_s), self.until)
+            assert all_of_it == ()
+        return off
+
+
+@pytest.mark.real
+def test_no_panel_is_empty_and_money_is_what_the_ledger_says(
+    tmp_path: Path, require_tool: RequireTool
+) -> None:
+    require_sshd()
+    program = require_tool("prometheus", "prometheus")
+    address = f"127.0.0.1:{free_port()}"
+    began = time.time()
+    with (
+        DispatcherProcess(tmp_path / "server", {**CONFIG, "listen": address}) as server,
+        Prometheus(program, tmp_path / "p", target=address, job=JOB, each_s=EACH_S) as prometheus,
+    ):
+        server.wait_final(server.submit("true", project="vision"))
+        ids = server.submit_many([work("vision", 3), work("audio", 2)])
+        for container_id in ids:
+            server.wait_state(container_id, "running")
+        scraped = f'count({RATE}{{job="{JOB}",project="audio"}})'
+        wait_for(lambda: prometheus.at(scraped, time.time()), "Prometheus has seen all of it")
+        window = Window(server)
+        server.kill()
+        server.start()
+        busy_s = sized(4, 60)
+        wait_for(lambda: time.time() - window.since > busy_s, "some time has gone by")
+        window.close()
+        off = window.deviations(prometheus)
+        assert {"project audio", "project vision", "state room", "state work", "type node"} <= {
+            *off
+        }
+        assert max(off.values()) < MOST_OFF, off
+        for container_id in ids:
+            server.call("POST", f"/v1/containers/{container_id}/cancel", {})
+            server.wait_final(container_id)
+        check_panels(prometheus, began)
+        for instance_id in sorted(server.instances()):
+            server.call("POST", f"/v1/instances/{instance_id}/kill", {})
+        wait_for(lambda: not server.instances(), "the instances are gone")
+        check_what_is_gone(prometheus)
+
+
+def check_panels(prometheus: Prometheus, began: float) -> None:
+    """Ask for all panels of the whole time: none is empty, and money is none below 0."""
+    until = time.time()
+    empty, seen = [], Counter[str]()
+    for query in queries():
+        text = query.filled_in(until - began, rate_s=RATES_OVER_S)
+        if query.is_instant:
+            found = prometheus.at(text, until)
+        else:
+            found = prometheus.between(text, began, until, step_s=1.0)
+        if not found:
+            empty.append(f"{query.dashboard}: {query.panel}: {query.legend}")
+        for label in re.findall(r"{{(\w+)}}", query.legend):
+            assert all(label in dict(labels) for labels in found), query
+        assert all(value >= 0 for values in found.values() for value in values), query
+        seen[query.dashboard] += len(found)
+    assert not empty, "\n".join(["", *empty])
+    assert min(seen.values()) > 20, seen
+
+
+def check_what_is_gone(prometheus: Prometheus) -> None:
+    """See that 0 is told as 0, and that the series of what is gone are gone."""
+    rates = f'{RATE}{{job="{JOB}"}}'
+    wait_for(lambda: not prometheus.at(rates, time.time()), "no instance has a rate")
+    now = time.time()
+    states = by_label(prometheus.at(f'{STATE_RATE}{{job="{JOB}"}}', now), "state")
+    assert states["work"] == 0
+    assert set(states.values()) == {0.0}
+    assert prometheus.at(f'longshore_budget_limit_usd{{job="{JOB}"}}', now)
+    assert not prometheus.at(f'longshore_price_age_seconds{{job="{JOB}"}}', now), "nobody knows"
