@@ -17,6 +17,7 @@ from tests.edges.defects_cost_files import COST_FILES
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
+from tests.edges.defects_metrics import METRICS
 from tests.edges.defects_prices import PRICES
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
@@ -38,6 +39,7 @@ DEFECTS: Final = (
         *ESTIMATES,
         *INSIDE,
         *LOGS,
+        *METRICS,
         *PRICES,
         *REMOTE,
         *RUNNER,

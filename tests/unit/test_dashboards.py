@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import promql_parser
 import pytest
+import yaml
 
-from tests.dashboards import PanelQuery, documents, queries
+from tests.conftest import RequireTool
+from tests.dashboards import JOB, PanelQuery, documents, queries
 from tests.exposition import text_of
 from tests.rigs.engine import Rig
 from tests.samples import make_type
+from tools.grafana.panels import RATE, spent_in_range
 from tools.grafana.writing import DASHBOARDS, FOLDER, PAGE_WIDTH, json_of
 
 UNITS = {"bytes", "currencyUSD", "none", "percentunit", "s", "short"}
@@ -99,3 +104,45 @@ def test_money_is_never_what_a_counter_grew_by() -> None:
     assert len(money) >= 10
     for query in money:
         assert not re.search(r"\b(increase|rate|irate|delta)\(", query.expression), named(query)
+
+
+@pytest.mark.real
+def test_money_of_a_range_counts_the_time_of_a_series_alone_and_bridges_a_restart(
+    tmp_path: Path, require_tool: RequireTool
+) -> None:
+    """One project costs 6.1 USD an hour for 10 of 61 scrapes; one all the time, over a gap."""
+    one_hour = PanelQuery(
+        dashboard="",
+        panel="",
+        unit="",
+        legend="",
+        expression=spent_in_range(RATE, "project"),
+        is_instant=True,
+    ).filled_in(3600, rate_s=60)
+    series = {
+        f'{RATE}{{job="{JOB}",project="short",instance_type="t"}}': "_x20 6.1x9 _x30",
+        f'longshore_cost_unpriced_instances{{job="{JOB}"}}': "0x60",
+    }
+    gap = {
+        f'{RATE}{{job="{JOB}",project="long",instance_type="t"}}': "6x30 _x6 6x22",
+        f'longshore_cost_unpriced_instances{{job="{JOB}"}}': "0x30 _x6 0x22",
+    }
+    cases = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": name, "values": values} for name, values in each.items()],
+            "promql_expr_test": [
+                {
+                    "expr": one_hour,
+                    "eval_time": "60m",
+                    "exp_samples": [{"labels": f'{{project="{project}"}}', "value": usd}],
+                }
+            ],
+        }
+        for each, project, usd in ((series, "short", 1), (gap, "long", 6))
+    ]
+    (tmp_path / "t.yml").write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": cases}))
+    program = require_tool("promtool", "prometheus")
+    command = [program, "test", "rules", str(tmp_path / "t.yml")]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert tried.returncode == 0, tried.stdout + tried.stderr

@@ -36,7 +36,8 @@ OTHERS = (
     *(
         f"dispatcher/{folder}/"
         for folder in (
-            *("access", "cli", "config", "cost", "domain", "input", "notifications", "server"),
+            *("access", "cli", "config", "cost", "domain", "input", "metrics", "notifications"),
+            "server",
             "service",
         )
     ),
@@ -47,6 +48,8 @@ OTHERS = (
     # What a new price changes: no seed has prices that do.
     *("dispatcher/scheduler/placement/fleet_sync.py", "dispatcher/state/attempt_spend.py"),
     "pool/core.py",
+    # What a panel of money asks.
+    "tools/grafana/",
 )
 
 PROBE = EdgeDefect(
