@@ -31,6 +31,8 @@ EACH_S = 0.5
 RATES_OVER_S = 60.0
 STARTED = "longshore_queue_to_start_seconds_count"
 MOST_OFF = 0.005
+CHANGES_S = sized(0, 90)
+"""For how long money is looked at while work comes and goes, in the whole run alone."""
 CONFIG: dict[str, Any] = {
     "driver": {"name": "tests.sshd_driver:DRIVER", "parameters": {"quota": 2}},
     "instance_types": {
@@ -78,6 +80,14 @@ class Window:
     def close(self) -> None:
         """End it now."""
         self.until, self._after = self._spent()
+
+    def check(self, prometheus: Prometheus, what: str) -> None:
+        """See that all money panels of a range say of it what the ledger does."""
+        off = self.deviations(prometheus)
+        assert {"project audio", "project vision", "state work", "type node"} <= off.keys()
+        assert max(off.values()) < MOST_OFF, off
+        of_s = self.until - self.since
+        tell(f"{of_s:.1f} s with {what}, off by (%):", {name: n * 100 for name, n in off.items()})
 
     def _spent(self) -> tuple[float, dict[str, Counter[str]]]:
         """Return up to when the ledger counts, and what was spent by then, in nanodollars."""
@@ -139,19 +149,29 @@ def test_no_panel_is_empty_and_money_is_what_the_ledger_says(
         up_at = time.time()
         wait_for(lambda: time.time() > up_at + sized(3, 60), "some time has gone by")
         window.close()
-        off = window.deviations(prometheus)
-        assert {"project audio", "project vision", "state work", "type node"} <= off.keys()
-        assert max(off.values()) < MOST_OFF, off
-        tell(
-            f"{window.until - window.since:.1f} s with a kill -9 inside, off by (%):",
-            {k: v * 100 for k, v in off.items()},
-        )
+        window.check(prometheus, "a kill -9 inside")
+        if CHANGES_S:
+            check_changes(server, prometheus)
         for container_id in ids:
             server.call("POST", f"/v1/containers/{container_id}/cancel", {})
             server.wait_final(container_id)
         check_panels(prometheus, began)
         wait_for(lambda: not server.instances(), "the instances are gone")
         check_what_is_gone(prometheus)
+
+
+def check_changes(server: DispatcherProcess, prometheus: Prometheus) -> None:
+    """See that money is right also where what runs changes within the range."""
+    window = Window(server)
+    wait_for(lambda: time.time() > window.since + CHANGES_S / 3, "a third has gone by")
+    more = server.submit_many([work("vision", 1)])[0]
+    server.wait_state(more, "running")
+    wait_for(lambda: time.time() > window.since + CHANGES_S * 2 / 3, "two thirds have gone by")
+    server.call("POST", f"/v1/containers/{more}/cancel", {})
+    server.wait_final(more)
+    wait_for(lambda: time.time() > window.since + CHANGES_S, "all of it has gone by", timeout_s=200)
+    window.close()
+    window.check(prometheus, "work that comes and goes")
 
 
 def tell(what: str, numbers: Mapping[str, float]) -> None:
