@@ -83,10 +83,17 @@ install_packages() {
         chmod 755 $policy
     fi
     retry install_once "${missing[@]}" || die "could not install ${missing[*]}"
-    if [[ " ${missing[*]} " == *" openssh-server "* ]] && command -v systemctl >/dev/null; then
-        systemctl --quiet disable ssh.service || say "could not disable ssh.service"
-    fi
+    command -v systemctl >/dev/null || return 0
+    local name
+    for name in "${missing[@]}"; do
+        case "$name" in
+            openssh-server) disable ssh.service ;;
+            prometheus) disable prometheus.service prometheus-node-exporter.service ;;
+        esac
+    done
 }
+
+disable() { systemctl --quiet disable "$@" || say "could not disable $*"; }
 
 is_root() { [[ $EUID -eq 0 ]]; }
 

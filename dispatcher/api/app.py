@@ -132,7 +132,7 @@ def _server(
     return ServerRoutes(
         events=services.events,
         health=services.health,
-        metrics=services.metrics,
+        measuring=services.measuring,
         containers=services.containers,
         tells_everybody=doors.is_open,
         gate=subscribers,

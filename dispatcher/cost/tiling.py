@@ -94,6 +94,21 @@ def lines_of(
     return _with_doubt(found, span, from_ms=from_ms, until_ms=until_ms)
 
 
+def shares_now(
+    bill: InstanceBill, state: Interval, attempts: Sequence[Interval]
+) -> Iterator[tuple[Account, BilledState, Fraction]]:
+    """Yield who pays for which share of an instance at an instant, and what that part of it is.
+
+    `state` and `attempts` are the intervals that are open then. The shares add up to 1.
+    """
+    kept = sum((each.share for each in attempts), Fraction(0))
+    for each in attempts:
+        yield each.account, BilledState.WORK, each.share / max(Fraction(1), kept)
+    if kept < 1:
+        part = _of_instance(bill, state)
+        yield part.account, part.state, 1 - kept
+
+
 def _pieces(
     bill: InstanceBill, prices: PriceBook, start_ms: int, end_ms: int
 ) -> Iterator[tuple[int, int, UnitPrice]]:

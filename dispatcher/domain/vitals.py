@@ -1,4 +1,4 @@
-"""What operators watch of a server's own disk, as values; pure."""
+"""What operators watch of a server itself, its disk and its engine, as values; pure."""
 
 from __future__ import annotations
 
@@ -54,3 +54,23 @@ class Vitals:
 
     store: StoreVitals
     logs: DiskRoom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineVitals:
+    """How the loop around the engine does; the histograms are no copies."""
+
+    #: How many events wait to be handled.
+    inbox_events: int
+    #: The seconds of each planning pass, and of each turn of the loop, in which many events may be.
+    pass_s: Histogram
+    turn_s: Histogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessVitals:
+    """What operators watch of the process."""
+
+    engine: EngineVitals
+    #: The seconds by which the event loop was late; no copy.
+    loop_delay_s: Histogram

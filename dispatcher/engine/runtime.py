@@ -30,17 +30,20 @@ from longshore.dispatcher.domain.messages import (
     PublishJob,
     Woken,
 )
+from longshore.dispatcher.domain.vitals import EngineVitals
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.fork import EngineFork
 from longshore.dispatcher.engine.outbox import Outbox, Write
 from longshore.dispatcher.engine.view import EngineView
 from longshore.drivers.errors import LongshoreError
+from longshore.pool.histogram import Histogram
 from longshore.pool.messages import PoolCommand
 
 log = structlog.get_logger(__name__)
 
 _PUBLISHED_AT_ONCE = 100
 _MOST_ASKING = 1_000
+_TURN_BOUNDS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 WriteChanges = Callable[[Sequence[Change]], "Future[None]"]
 Publish = Callable[[Publication], None]
@@ -92,6 +95,11 @@ class Runtime:
         self._confirmed: dict[int, asyncio.Future[None]] = {}
         self._stopping = False
         self.failure: BaseException | None = None
+        self._pass_s, self._turn_s = Histogram(_TURN_BOUNDS_S), Histogram(_TURN_BOUNDS_S)
+
+    def vitals(self) -> EngineVitals:
+        """Return how the loop does."""
+        return EngineVitals(inbox_events=len(self._inbox), pass_s=self._pass_s, turn_s=self._turn_s)
 
     def fork(self) -> EngineFork:
         """Return a copy of the engine to try something on."""
@@ -189,9 +197,13 @@ class Runtime:
         due = self._engine.next_wakeup(now)
         if due is not None and due <= now:
             self._handle(Woken(), now)
+        self._turn_s.observe(self._now() - now)
 
     def _handle(self, event: Event, now: float) -> None:
+        passes, began = self._engine.scheduling.passes, self._now()
         self._execute(self._engine.handle(event, now), now)
+        if self._engine.scheduling.passes != passes:
+            self._pass_s.observe(self._now() - began)
 
     async def _sleep(self) -> None:
         """Wait for an event or for the one armed wake-up."""

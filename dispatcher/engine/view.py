@@ -23,7 +23,7 @@ from longshore.dispatcher.domain.containers import (
     WaitReason,
 )
 from longshore.dispatcher.domain.jobs import Job, JobState, JobType
-from longshore.dispatcher.domain.ledger import InstanceBill
+from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot
 from longshore.dispatcher.state.dependencies import Chain, blocking_chain
@@ -334,6 +334,10 @@ class EngineView:
         """Return the containers that some of an instance's attempts are of, sorted."""
         known = self._engine.table.open_attempts
         return sorted(known[each] for each in attempt_ids if each in known)
+
+    def on_the_meter(self) -> Sequence[tuple[InstanceBill, Interval, Sequence[Interval]]]:
+        """Return the bill of each instance that is there, with what it is, and its attempts."""
+        return self._engine.costs.going_on()
 
     def types(self) -> Mapping[str, InstanceType]:
         """Return the configured types, by name."""

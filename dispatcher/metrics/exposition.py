@@ -13,19 +13,18 @@ from prometheus_client.core import Metric
 
 from longshore.dispatcher.cost.prices import AS_BOUGHT, PricesInForce
 from longshore.dispatcher.domain.views import Problem
-from longshore.dispatcher.domain.vitals import TraceVitals, Vitals
+from longshore.dispatcher.domain.vitals import ProcessVitals, TraceVitals, Vitals
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.metrics import (
     cloud,
     containers,
-    health,
     instances,
     jobs,
     leaks,
+    ledger,
+    process,
     scheduling,
     store,
-    traces,
-    workloads,
 )
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.pool.leaks import NO_LEFTOVERS, LeftoverReport
@@ -42,7 +41,8 @@ class Metrics:
         leftovers: Callable[[], LeftoverReport] = lambda: NO_LEFTOVERS,
         prices_told_at: Callable[[], Mapping[str, float]] = dict,
         prices: Callable[[], PricesInForce] = lambda: AS_BOUGHT,
-        traces: Callable[[], TraceVitals] | None = None,
+        certificate_ends_at: Callable[[], float | None] = lambda: None,
+        traces: Callable[[], TraceVitals | None] = lambda: None,
     ) -> None:
         self._view = view
         #: When a worker's session was last heard, which the engine is not told of; 0.0 for never.
@@ -53,6 +53,8 @@ class Metrics:
         self._prices_told_at = prices_told_at
         #: The prices of now.
         self._prices = prices
+        #: When the TLS certificate ends, None where there is none.
+        self._certificate_ends_at = certificate_ends_at
         #: How traces are sent, None where none are.
         self._traces = traces
         #: What came of the times of periodic jobs' schedules, for who launches.
@@ -60,18 +62,29 @@ class Metrics:
         self._now = 0.0
         self._problems: Sequence[Problem] = ()
         self._vitals: Vitals | None = None
+        self._process: ProcessVitals | None = None
+        self._ledger = ledger.NOTHING_READ
+        self._rates = ledger.RateMemory()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def exposition(
-        self, now: float, *, problems: Sequence[Problem] = (), vitals: Vitals | None = None
+        self,
+        now: float,
+        *,
+        problems: Sequence[Problem] = (),
+        vitals: Vitals | None = None,
+        of_process: ProcessVitals | None = None,
+        of_ledger: ledger.LedgerNow = ledger.NOTHING_READ,
     ) -> bytes:
         """Return the text exposition of this moment; `now` in seconds since the epoch.
 
-        `problems` are what is wrong, `vitals` how store and disk do, None to leave that out.
+        `problems` are what is wrong, `vitals` how store and disk do, `of_process` how the process
+        does, each None to leave that out; `of_ledger` is what was read of the ledger last.
         """
         self._now, self._problems, self._vitals = now, problems, vitals
+        self._process, self._ledger = of_process, of_ledger
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -86,11 +99,14 @@ class Metrics:
         yield from cloud.families(pool.statistics)
         yield from containers.families(view, self._now)
         yield from jobs.families(view, self._now)
-        yield from workloads.families(view, self._now)
         yield jobs.launches(self.launches)
         yield from scheduling.families(view, self._now)
-        yield health.problem(self._problems)
-        if self._traces is not None:
-            yield from traces.families(self._traces())
+        yield process.problem(self._problems)
+        yield process.sessions(pool)
+        yield process.certificate(self._certificate_ends_at())
+        yield from process.traces_sent(self._traces())
+        yield from ledger.families(view, self._rates, self._ledger, self._now)
+        if self._process is not None:
+            yield from process.families(self._process)
         if self._vitals is not None:
             yield from store.families(self._vitals)

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from longshore.dispatcher.domain.jobs import JobState
 from longshore.dispatcher.engine.view import EngineView
+from longshore.dispatcher.metrics import workloads
 from longshore.dispatcher.scheduler.system.crash_loop import CODES
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.dispatcher.state.scheduling_gates import Gate
@@ -43,6 +44,7 @@ def families(view: EngineView, now: float) -> Iterator[Metric]:
     for why, number in sorted(_held_back(view).items()):
         held_back.add_metric((why,), number)
     yield held_back
+    yield from workloads.families(view, now)
 
 
 def _in_trouble(view: EngineView, now: float) -> Metric:

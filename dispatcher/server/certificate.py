@@ -38,6 +38,11 @@ class Certificate:
         self.context, self._expires_at = server_context(tls)
         self._warn_of_end()
 
+    @property
+    def ends_at(self) -> float | None:
+        """Return when it ends, in seconds since the epoch, None where it does not say."""
+        return self._expires_at
+
     def problem(self) -> str:
         """Return what is wrong with the certificate or its files, in a sentence, "" for nothing."""
         told = [each for each in (self._end(), self._unusable) if each]

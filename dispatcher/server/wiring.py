@@ -145,7 +145,11 @@ class _Entry:
 
 
 def _metrics(
-    view: EngineView, performer: Performer, prices: PriceKeeper, tracing: Tracing | None
+    view: EngineView,
+    performer: Performer,
+    prices: PriceKeeper,
+    certificate: Certificate | None,
+    tracing: Tracing | None,
 ) -> Metrics:
     return Metrics(
         view,
@@ -153,7 +157,8 @@ def _metrics(
         leftovers=performer.leftovers,
         prices_told_at=lambda: prices.told_at,
         prices=prices.in_force,
-        traces=None if tracing is None else tracing.export.vitals,
+        certificate_ends_at=lambda: None if certificate is None else certificate.ends_at,
+        traces=lambda: None if tracing is None else tracing.export.vitals(),
     )
 
 
@@ -238,7 +243,8 @@ class Server:
         stack.push_async_callback(self._close_performer, performer)
         unowned.pop_all()
         entry, sender = self._entry(stack), await self._sender(stack, store)
-        metrics, wrong = _metrics(view, performer, prices, tracing), _watched(prices, tracing)
+        metrics = _metrics(view, performer, prices, entry.certificate, tracing)
+        wrong = _watched(prices, tracing)
         services = make_services(
             runtime=runtime,
             vault=vault,
@@ -323,6 +329,8 @@ class Server:
         self._begin(stack, services.health.watch(), name="health")
         self._begin(stack, services.costs.book_for_ever(), name="ledger")
         self._begin(stack, services.budgets.look_for_ever(), name="budgets")
+        self._begin(stack, services.measuring.read_ledger(), name="metrics of cost")
+        self._begin(stack, services.measuring.watch_loop(), name="event loop")
         self._begin(stack, services.secrets.follow_key_file(), name="key file")
         log.info(
             "serving",

@@ -114,8 +114,12 @@ class BudgetService:
 
         A user sees those of its projects and its own, an admin all.
         """
-        found = (each for _, each in sorted(self._standings.items()))
+        found = self.all_standings()
         return [each for each in found if concerns(each.budget.scope, each.budget.whose, caller)]
+
+    def all_standings(self) -> Sequence[BudgetStanding]:
+        """Return all budgets, by name; () before the first look."""
+        return [each for _, each in sorted(self._standings.items())]
 
     async def look_for_ever(self) -> None:
         """Look again and again, until cancelled; what fails is tried again."""

@@ -17,6 +17,7 @@ from longshore.dispatcher.service.audit import AuditService
 from longshore.dispatcher.service.budgets import BudgetService, BudgetSettings
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExports
+from longshore.dispatcher.service.cost_gauges import CostGauges
 from longshore.dispatcher.service.cost_reconciling import Reconciler
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
@@ -33,6 +34,7 @@ from longshore.dispatcher.service.instances import (
 )
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
+from longshore.dispatcher.service.measuring import Measuring
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.telling import Sender, Teller
@@ -67,8 +69,8 @@ class Services:
     spent: SpentService
     budgets: BudgetService
     timeline: TimelineService
-    #: The Prometheus text exposition of this moment.
-    metrics: Callable[[], bytes]
+    #: With the Prometheus text exposition.
+    measuring: Measuring
 
 
 def make_services(
@@ -112,6 +114,8 @@ def make_services(
     def unreached_now(instance_id: str) -> str:
         return unreached(view.pool, instance_id, now(), heard_at(instance_id))
 
+    gauges = CostGauges(store=store, now=now, labels=cost.labels)
+    looked_at = _budgets(runtime, store, Teller(store, broker, sender, now), budgets, now)
     containers = ContainerService(
         view=view, admission=admission, store=store, now=now, new_id=new_id, unreached=unreached_now
     )
@@ -131,14 +135,12 @@ def make_services(
         exports=CostExports(store=store, now=now, context=biller),
         reconciler=Reconciler(store=store, now=now, labels=cost.labels, cluster=biller.cluster),
         audit=AuditService(store=store, last=store.last_audit_sequence(), now=now),
-        budgets=_budgets(runtime, store, Teller(store, broker, sender, now), budgets, now),
+        budgets=looked_at,
         efficiency=EfficiencyService(view=view, store=store, now=now),
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
         timeline=TimelineService(store=store, now=now),
-        metrics=lambda: metrics.exposition(
-            now(), problems=health.problems(), vitals=health.vitals()
-        ),
+        measuring=_measuring(metrics, runtime, health, looked_at, gauges),
     )
 
 
@@ -150,6 +152,16 @@ def _budgets(
     now: Callable[[], float],
 ) -> BudgetService:
     return BudgetService(runtime=runtime, store=store, teller=teller, settings=settings, now=now)
+
+
+def _measuring(
+    metrics: Metrics,
+    runtime: Runtime,
+    health: HealthService,
+    budgets: BudgetService,
+    gauges: CostGauges,
+) -> Measuring:
+    return Measuring(metrics=metrics, runtime=runtime, health=health, budgets=budgets, costs=gauges)
 
 
 def _costs(store: Store, cost: CostConfig, now: Callable[[], float]) -> CostService:

@@ -231,6 +231,11 @@ class CostRecorder:
             return book.bill
         return self._ended.get(instance_id) or self._launches.bill_of(instance_id)
 
+    def going_on(self) -> list[tuple[InstanceBill, Interval, tuple[Interval, ...]]]:
+        """Return the bill of each instance that is there, with what it is, and its attempts."""
+        books = (book for _, book in sorted(self._books.items()))
+        return [(book.bill, book.state, tuple(book.attempts.values())) for book in books]
+
     def check(self) -> None:
         """Raise `BugError` when what is written last of a worker is not what it is."""
         self._launches.check()

@@ -73,6 +73,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "container": lambda: view.container("c-9"),
         "of_attempt": lambda: view.of_attempt("c-1-1"),
         "zones_in_use": view.zones_in_use,
+        "on_the_meter": view.on_the_meter,
         "awaits_log": lambda: view.awaits_log("c-1-1"),
         "history": lambda: view.history(waiting, key, now, None),
         "wait_reason": lambda: [view.wait_reason(each) for each in view.containers],

@@ -79,7 +79,10 @@ async def test_a_missing_key_is_told_with_what_needs_it_until_nothing_does() -> 
         _, told = await client.call("GET", "/v1/health")
         assert [each["kind"] for each in told["problems"]] == ["secrets"]
         assert (told["ready"], told["degraded"]) == (True, True)
-        assert 'longshore_problem{kind="secrets"} 1.0' in client.rig.services.metrics().decode()
+        assert (
+            'longshore_problem{kind="secrets"} 1.0'
+            in client.rig.services.measuring.exposition().decode()
+        )
         # It is lost for good: a new key alone brings nothing back.
         assert (await client.post("/v1/secret-keys/rotate", {}))[0] == 200
         await client.rig.settled()

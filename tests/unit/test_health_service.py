@@ -97,7 +97,7 @@ async def test_a_store_that_cannot_be_written_is_told_and_alone_keeps_from_servi
         assert first.problems[0].since == again.problems[0].since == rig.now - 30
         found = {
             sample.name: sample.value
-            for family in text_string_to_metric_families(services.metrics().decode())
+            for family in text_string_to_metric_families(services.measuring.exposition().decode())
             for sample in family.samples
         }
         assert found["longshore_store_writable"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,20 +12,25 @@ import pytest
 
 from longshore.dispatcher.domain.containers import AttemptOutcome, ContainerState, SchedulerSettings
 from longshore.dispatcher.domain.jobs import JobState
+from longshore.dispatcher.domain.ledger import BilledState
 from longshore.dispatcher.domain.views import ProblemKind
 from longshore.dispatcher.scheduler.system.crash_loop import CODES
 from longshore.dispatcher.state.agenda import LaunchResult
 from longshore.pool.leaks import LeakKind
 from longshore.pool.model import PoolSettings, WorkerState
 from longshore.pool.statistics import BootOutcome, Operation, OperationOutcome, ProbeOutcome
+from tests.conftest import RequireTool
 from tests.exposition import Key, families, samples, text_of, value
 from tests.rigs.engine import Rig
 from tests.samples import make_container, make_type
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
+STATES = (WorkerState, ContainerState, JobState, BilledState)
+
 # Every label with all that it may say; types are those of the configuration, and one word.
 LABELS: dict[str, set[str]] = {
+    "budget": {"vision-month"},
     "category": {"in_use", "hold", "booting", "unknown", "idle", "shutdown"},
     "code": set(CODES),
     "instance_type": {"t1", "t2", "not configured"},
@@ -37,9 +43,10 @@ LABELS: dict[str, set[str]] = {
         for kind in (BootOutcome, OperationOutcome, ProbeOutcome, AttemptOutcome)
         for outcome in kind
     },
+    "project": {"(none)", "p"},
     "result": {result.value for result in LaunchResult},
     "state": {
-        *(state.value for kind in (WorkerState, ContainerState, JobState) for state in kind),
+        *(state.value for kind in STATES for state in kind),
         "held",
     },
     "type": {"system", "sysbatch", "elastic"},
@@ -167,3 +174,15 @@ def test_a_scrape_of_a_thousand_instances_and_ten_thousand_containers_is_quick()
         text_of(rig)
         taken_s.append(time.perf_counter() - began)
     assert min(taken_s) < 0.1, taken_s
+
+
+# ---- another reader -------------------------------------------------------------------------
+
+
+@pytest.mark.real
+def test_prometheus_own_tool_finds_nothing_wrong(require_tool: RequireTool) -> None:
+    command = [require_tool("promtool", "prometheus"), "check", "metrics"]
+    told = subprocess.run(
+        command, input=text_of(eventful()), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (told.returncode, told.stdout + told.stderr) == (0, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
@@ -26,6 +25,7 @@ from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.events import Broker
 from longshore.dispatcher.service.health import HealthService
+from longshore.dispatcher.service.measuring import Measuring
 
 
 class ServerRoutes:
@@ -36,7 +36,7 @@ class ServerRoutes:
         *,
         events: Broker,
         health: HealthService,
-        metrics: Callable[[], bytes],
+        measuring: Measuring,
         containers: ContainerService,
         tells_everybody: bool,
         gate: StreamGate,
@@ -44,7 +44,7 @@ class ServerRoutes:
     ) -> None:
         self._events = events
         self._health = health
-        self._metrics = metrics
+        self._measuring = measuring
         self._containers = containers
         self._tells_everybody = tells_everybody
         self._gate = gate
@@ -100,7 +100,7 @@ class ServerRoutes:
     async def metrics(self, _request: web.Request) -> web.Response:
         """Answer the Prometheus text exposition."""
         return web.Response(
-            body=self._metrics(),
+            body=self._measuring.exposition(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
 
