@@ -110,7 +110,7 @@ BROWSER_LOGIN: Final[tuple[EdgeDefect, ...]] = (
         guard="Browsers and codes go to https, or to this machine",
         file=_KEYS,
         old="        if url and why:",
-        new="        if url and not why:",
+        new="        if not url and why:",
         test=(f"{_TESTS}test_endpoints_in_the_open_are_none_and_spoil_no_keys[said1]"),
     ),
     EdgeDefect(
