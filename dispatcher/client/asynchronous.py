@@ -258,6 +258,7 @@ class AsyncClient:
 
     # ---- what goes on ----------------------------------------------------------------------
 
+    overview = _asks(calls.overview)
     timeline = _lists(calls.timeline)
 
     # ---- the server ------------------------------------------------------------------------

@@ -257,6 +257,7 @@ class Client:
 
     # ---- what goes on ----------------------------------------------------------------------
 
+    overview = _asks(calls.overview)
     timeline = _lists(calls.timeline)
 
     # ---- the server ------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
+from longshore.dispatcher.api.schemas.overview import OverviewAnswer
 from longshore.dispatcher.api.schemas.timeline import TimelineAnswer
 from longshore.dispatcher.api.schemas.tokens import (
     AuditList,
@@ -188,6 +189,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile", repeatable=_ONCE),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
+    "overview": Endpoint(method="GET", path="/v1/overview"),
     "timeline": Endpoint(method="GET", path="/v1/timeline"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
@@ -685,6 +687,11 @@ def efficiency(
 
 
 # ---- what goes on --------------------------------------------------------------------------------
+
+
+def overview() -> TypedCall[OverviewAnswer]:
+    """Return in numbers what goes on in the projects that one sees."""
+    return _typed(OverviewAnswer, "overview")
 
 
 def timeline(

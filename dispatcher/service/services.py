@@ -27,6 +27,7 @@ from longshore.dispatcher.service.health import HealthService, Watched
 from longshore.dispatcher.service.instances import InstanceService, Leftovers, no_leftovers
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
+from longshore.dispatcher.service.overview import OverviewService
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.telling import Sender, Teller
@@ -61,6 +62,7 @@ class Services:
     spent: SpentService
     budgets: BudgetService
     timeline: TimelineService
+    overview: OverviewService
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -129,6 +131,7 @@ def make_services(
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
         timeline=TimelineService(store=store, now=now),
+        overview=OverviewService(view=view, now=now),
         metrics=lambda: metrics.exposition(
             now(), problems=health.problems(), vitals=health.vitals()
         ),
