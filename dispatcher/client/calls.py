@@ -31,7 +31,7 @@ from longshore.dispatcher.api.schemas.containers import (
 )
 from longshore.dispatcher.api.schemas.cost import CostAnswer, ReconcileAnswer
 from longshore.dispatcher.api.schemas.efficiency import EfficiencyAnswer
-from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
+from longshore.dispatcher.api.schemas.explain import ExplanationAnswer, HoldsAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.schemas.instances import (
     InstanceAnswer,
@@ -190,6 +190,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "overview": Endpoint(method="GET", path="/v1/overview"),
+    "holds": Endpoint(method="GET", path="/v1/holds"),
     "timeline": Endpoint(method="GET", path="/v1/timeline"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
@@ -692,6 +693,11 @@ def efficiency(
 def overview() -> TypedCall[OverviewAnswer]:
     """Return in numbers what goes on in the projects that one sees."""
     return _typed(OverviewAnswer, "overview")
+
+
+def holds() -> TypedCall[HoldsAnswer]:
+    """Return what keeps instances from being created: holds, and limits with what is used."""
+    return _typed(HoldsAnswer, "holds")
 
 
 def timeline(

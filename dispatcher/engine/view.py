@@ -459,6 +459,25 @@ class EngineView:
                 )
         return found
 
+    def all_spending(self) -> Sequence[Spending]:
+        """Return what the cluster spends, and each project and user that does and has a limit."""
+        total, spend = self.spending(), self._engine.scheduling.spend
+        if total is None or spend is None:
+            return []
+        table, fleet = self._engine.table, self._engine.scheduling.fleet_sync.fleet
+        budget = spend.budget(table.spend, table.queue.classes(), fleet)
+        return [
+            total,
+            *(
+                Spending(
+                    subject=subject,
+                    used_usd_per_hour=budget.spent(subject),
+                    limit_usd_per_hour=spend.limits.of(subject),
+                )
+                for subject in sorted(table.spend.by_subject)
+            ),
+        ]
+
     def pass_stats(self) -> PassStats:
         """Return what passes came to."""
         scheduling = self._engine.scheduling

@@ -37,3 +37,15 @@ def test_it_shows_numbers_and_why_those_wait_that_do(server: CliServer, capsys: 
     assert main(["overview", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [each["count"] for each in document["waiting"]] == [1]
+
+
+@pytest.mark.usefixtures("server")
+def test_holds_and_limits_are_shown_by_their_settings(capsys: Capture) -> None:
+    assert main(["submit", "--", "true"]) == 0
+    capsys.readouterr()
+    assert main(["holds"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "no creates are held"
+    assert "max_hourly_spend - 0 0 something waits for it" in lines
+    assert main(["holds", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["holds"] == []

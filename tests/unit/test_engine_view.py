@@ -120,6 +120,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "limit_of_supervisors": lambda: view.limit_of_supervisors(5),
         "spending": view.spending,
         "spending_of": lambda: view.spending_of(running),
+        "all_spending": view.all_spending,
         "pass_stats": view.pass_stats,
         "preemptible_waste": view.preemptible_waste,
     }

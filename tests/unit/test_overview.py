@@ -8,14 +8,17 @@ from dataclasses import replace
 
 import pytest
 
+from longshore.dispatcher.api.render.explain import holds_answer
 from longshore.dispatcher.api.render.overview import overview_answer
 from longshore.dispatcher.api.render.values import encode
 from longshore.dispatcher.domain.containers import Container, ContainerState, SchedulerSettings
 from longshore.dispatcher.explain.overview import Overview, overview
+from longshore.dispatcher.service.overview import OverviewService
 from longshore.dispatcher.state.tally import ENDED_FOR_S
-from longshore.pool.messages import CreateInstance
+from longshore.drivers.errors import QuotaError
+from longshore.pool.messages import CreateFailed, CreateInstance
 from tests.api_server import Client, connected
-from tests.rigs.engine import Rig
+from tests.rigs.engine import Rig, last_commands
 from tests.samples import make_container, make_type
 
 GOAL_S = 0.02
@@ -125,3 +128,32 @@ async def test_it_is_answered_with_instances_and_what_they_cost(client: Client) 
         "price_usd_per_hour": 0.1,
     }
     assert (await client.call("GET", "/v1/overview?x=1"))[0] == 400
+
+
+async def test_holds_and_limits_say_what_to_turn(client: Client) -> None:
+    await client.post("/v1/containers", {"command": ["true"], "cpus": 1, "memory": "1GiB"})
+    await client.rig.settled()
+    status, answer = await client.call("GET", "/v1/holds")
+    assert status == 200
+    assert answer["holds"] == []
+    limits = {each["name"]: each for each in answer["limits"]}
+    spend = limits["max_hourly_spend"]
+    assert (spend["used"], spend["limit"], spend["reached"]) == (0, 0, True)
+    assert (spend["blocking"], spend["adds"]) == (True, None)
+    assert limits["max_instances"]["reached"] is False
+    assert limits["max_instances"]["blocking"] is False
+    assert (await client.call("GET", "/v1/holds?x=1"))[0] == 400
+
+
+def test_a_hold_is_told_with_its_cause_and_end() -> None:
+    rig = Rig(make_type(4))
+    rig.silent.add(CreateInstance)
+    rig.submit(make_container(1))
+    create = last_commands(rig, CreateInstance)[-1]
+    refused = QuotaError("no more of these")
+    rig.send(CreateFailed(op_id=create.op_id, token=create.launch.token, error=refused))
+    service = OverviewService(view=rig.view, now=lambda: rig.now)
+    (held,) = holds_answer(service.holds()).holds
+    assert held.cause == "quota"
+    assert "no more of these" in held.message
+    assert held.until is not None

@@ -97,6 +97,7 @@ _TAGS: Mapping[str, str] = {
     "audit": "Who was to change what, for admins.",
     "efficiency": "What work asks for against what it really takes.",
     "overview": "What goes on, in numbers.",
+    "holds": "What keeps instances from being created, for admins.",
     "timeline": "Which instances were there when, with what ran on them, for admins.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",
