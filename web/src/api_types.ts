@@ -732,6 +732,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the instances that were there in a window, with what ran on them
+         * @description By when they were created, up to 200 a page: what each was from when to when, and which attempts had a place on it. Of up to 200 states and 200 attempts each, the latest, and how many are left out.
+         */
+        get: operations["show_timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show in numbers what goes on: containers by state, and why those wait that do
+         * @description Of the projects that the caller sees; admins are told of instances too, and what they cost an hour. It is cheap: ask every few seconds.
+         */
+        get: operations["show_overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/holds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what keeps instances from being created: holds, and limits
+         * @description Holds of creates with their cause and end, and each limit of the configuration by its setting, with how much of it is used and whether something waits for it.
+         */
+        get: operations["list_holds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2460,6 +2520,161 @@ export interface components {
             usd: number;
             now: string;
             instead: string;
+        };
+        /**
+         * TimelineAnswer
+         * @description A page of instances, by when they were created; `next_cursor` is null on the last.
+         *
+         *         `from` and `to` are the window: pass both on with a cursor, since what is left out moves on.
+         */
+        TimelineAnswer: {
+            from: string | null;
+            to: string | null;
+            items: components["schemas"]["TimelineInstanceAnswer"][];
+            next_cursor: string | null;
+        };
+        /**
+         * TimelineInstanceAnswer
+         * @description An instance that was there in the window, with its states and attempts by time.
+         *
+         *         Their times are as they were, also where that is outside of the window. Of too many the latest
+         *         are told: `states_left_out` and `attempts_left_out` are how many earlier ones are not. `for`
+         *         is for whom it was bought, null where that is not known. `gone_at` is null while it is there.
+         */
+        TimelineInstanceAnswer: {
+            id: string;
+            instance_type: string;
+            provider_type: string;
+            preemptible: boolean;
+            zone: string | null;
+            /** @description US dollars, with up to 8 decimals */
+            price_usd_per_hour: number;
+            created_at: string | null;
+            ready_at: string | null;
+            gone_at: string | null;
+            for: string | null;
+            states: components["schemas"]["TimelineStateAnswer"][];
+            states_left_out: number;
+            attempts: components["schemas"]["TimelineAttemptAnswer"][];
+            attempts_left_out: number;
+        };
+        /**
+         * TimelineStateAnswer
+         * @description What an instance was from a time to a time; `to` is null while it goes on.
+         *
+         *         `room` is that attempts have a place on it, beside which there may be room; the others are as in
+         *         the cost ledger (`pending`, `booting`, `empty`, `held`, `draining`, `unreachable`, `unwanted`).
+         */
+        TimelineStateAnswer: {
+            state: string;
+            from: string | null;
+            to: string | null;
+        };
+        /**
+         * TimelineAttemptAnswer
+         * @description An attempt that had a place on an instance; `to` is null while it has.
+         *
+         *         `share` is what it keeps of the instance from others, from 0 to 1. `name` is that of the job, or
+         *         of a container of none. `outcome` is null while nobody knows it; `cause` is `daemon` for one of
+         *         a job on every instance, and `leak` for what nobody knows, which has no container.
+         */
+        TimelineAttemptAnswer: {
+            attempt: string;
+            container: string | null;
+            name: string;
+            job: string | null;
+            task: string | null;
+            array_index: number | null;
+            user: string;
+            project: string;
+            share: number;
+            from: string | null;
+            to: string | null;
+            outcome: string | null;
+            cause: string | null;
+        };
+        /**
+         * OverviewAnswer
+         * @description What goes on in the projects that the caller sees, as of `at`.
+         *
+         *         `waiting` is what waits, most first. `waiting_since` is since when the one has waited that could
+         *         run and has done so for longest, null where nobody does. `instances` is null for who is no
+         *         admin.
+         */
+        OverviewAnswer: {
+            at: string | null;
+            containers: components["schemas"]["ContainerCountsAnswer"];
+            ended: components["schemas"]["EndedCountsAnswer"];
+            waiting_since: string | null;
+            waiting: components["schemas"]["WaitGroupAnswer"][];
+            instances: components["schemas"]["InstancesOverviewAnswer"] | null;
+        };
+        /**
+         * ContainerCountsAnswer
+         * @description How many containers have not ended, by state.
+         */
+        ContainerCountsAnswer: {
+            queued: number;
+            locked: number;
+            running: number;
+        };
+        /**
+         * EndedCountsAnswer
+         * @description How many containers have ended since `since`: a day, or less where the server began later.
+         */
+        EndedCountsAnswer: {
+            succeeded: number;
+            failed: number;
+            cancelled: number;
+            since: string | null;
+        };
+        /**
+         * WaitGroupAnswer
+         * @description Those that wait for one kind of reason: how many, and in a sentence why.
+         *
+         *         `sample` is one of them, for explain; null where none of those that were looked at may be named.
+         *         `limit` is the setting that is reached, `until` when the first of them may go on; null where
+         *         that is none, or nobody knows. `never` says that they cannot start while the configuration is
+         *         what it is.
+         */
+        WaitGroupAnswer: {
+            code: string;
+            message: string;
+            count: number;
+            sample: string | null;
+            limit: string | null;
+            until: string | null;
+            never: boolean;
+        };
+        /**
+         * InstancesOverviewAnswer
+         * @description All instances; `creating` are creates that have no instance yet, which cost nothing here.
+         */
+        InstancesOverviewAnswer: {
+            counts: components["schemas"]["InstanceCountAnswer"][];
+            creating: number;
+            /** @description US dollars, with up to 8 decimals */
+            price_usd_per_hour: number;
+        };
+        /**
+         * InstanceCountAnswer
+         * @description How many instances are in a state and have an idle behavior.
+         */
+        InstanceCountAnswer: {
+            state: string;
+            idle_behavior: string;
+            count: number;
+        };
+        /**
+         * HoldsAnswer
+         * @description What keeps instances from being created: holds, by their end, and limits by their settings.
+         *
+         *         Of the limits `adds` is null, `blocking` says that something waits for it, and `reached` that
+         *         all of it is used. Projects and users are told that have a limit of spending and spend now.
+         */
+        HoldsAnswer: {
+            holds: components["schemas"]["HoldAnswer"][];
+            limits: components["schemas"]["LimitAnswer"][];
         };
         /**
          * ProblemDetails
@@ -4235,6 +4450,98 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EfficiencyAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    show_timeline: {
+        parameters: {
+            query?: {
+                /** @description From when on. Left out it is an hour before the end. */
+                from?: string;
+                /** @description Before when, at most 7 days later. Left out it is now. */
+                to?: string;
+                /** @description Only this instance, of which up to 2,000 attempts are told. */
+                instance?: string;
+                /** @description How many items a page has at most; it has fewer where they are large. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before, for the page after it. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List the instances that were there in a window, with what ran on them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimelineAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    show_overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show in numbers what goes on: containers by state, and why those wait that do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverviewAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    list_holds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List what keeps instances from being created: holds, and limits */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldsAnswer"];
                 };
             };
             400: components["responses"]["400"];
