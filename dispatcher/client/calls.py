@@ -351,9 +351,11 @@ def containers(
     parent: str | None = None,
     task: str | None = None,
     array_index: int | None = None,
+    order: str | None = None,
 ) -> PagedListing[ContainerList]:
     """Yield containers, the newest first, page by page; None is no filter.
 
+    With `order` "queue" these are those that wait in the queue, the next in line first.
     `parent` is the container that submitted them from inside.
     """
     return _listing(
@@ -368,6 +370,7 @@ def containers(
         parent=parent,
         task=task,
         array_index=array_index,
+        order=order,
     )
 
 

@@ -28,7 +28,7 @@ from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot
 from longshore.dispatcher.state.dependencies import Chain, blocking_chain
 from longshore.dispatcher.state.history import HistoryEvent
-from longshore.dispatcher.state.queue import ClassKey
+from longshore.dispatcher.state.queue import ClassKey, Order
 from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.dispatcher.state.spend_limits import SpendSubject
 from longshore.dispatcher.state.tally import HeldBy
@@ -188,6 +188,13 @@ class EngineView:
     def queue_length(self) -> int:
         """Return how many containers wait in the queue."""
         return len(self._engine.table.queue)
+
+    def queue_after(self, entry: tuple[Order, str] | None, most: int) -> list[tuple[Order, str]]:
+        """Return at most so many that wait in the queue and come after one, the next first.
+
+        An entry is an order and an id, which need not wait any more; None is before all.
+        """
+        return self._engine.table.queue.following(entry, most)
 
     def position(self, container_id: str) -> Position | None:
         """Return where a container is in the queue, None where it does not wait there."""

@@ -18,6 +18,7 @@ from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
+from tests.edges.defects_overview import OVERVIEW
 from tests.edges.defects_prices import PRICES
 from tests.edges.defects_remote import REMOTE
 from tests.edges.defects_runner import RUNNER
@@ -38,6 +39,7 @@ DEFECTS: Final = (
         *COST_FILES,
         *ESTIMATES,
         *INSIDE,
+        *OVERVIEW,
         *LOGS,
         *PRICES,
         *REMOTE,

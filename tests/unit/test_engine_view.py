@@ -84,6 +84,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "is_gated": lambda: view.is_gated("c-10"),
         "released_at": lambda: view.released_at("c-10"),
         "position": lambda: view.position("c-9"),
+        "queue_after": lambda: view.queue_after(((-500, 1), "c-1"), 5),
         "place_in_queue": lambda: view.place_in_queue("c-9"),
         "key_of": lambda: view.key_of(make_container(99, cpus=3)),
         "kinds_with": lambda: view.kinds_with({view.key_of(make_container(99, cpus=3))}),

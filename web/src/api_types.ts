@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List containers, newest first
+         * List containers, newest first, or what waits, the next in line first
          * @description Filters that are given together must all hold. Of each container the last attempts are shown.
          */
         get: operations["list_containers"];
@@ -2945,6 +2945,8 @@ export interface operations {
                 array_index?: number;
                 /** @description Only those that this container submitted from inside. */
                 parent?: string;
+                /** @description In which order: `newest` first, or what waits in the order of the `queue`, the next in line first. A page of the queue may be short and have a next one. */
+                order?: "newest" | "queue";
                 /** @description How many items a page has at most; it has fewer where they are large. */
                 limit?: number;
                 /** @description The `next_cursor` of the page before, for the page after it. */
@@ -2956,7 +2958,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List containers, newest first */
+            /** @description List containers, newest first, or what waits, the next in line first */
             200: {
                 headers: {
                     [name: string]: unknown;
