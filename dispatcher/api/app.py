@@ -28,6 +28,7 @@ from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_r
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
 from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
+from longshore.dispatcher.api.routes.overview import OverviewRoutes, overview_routes
 from longshore.dispatcher.api.routes.reconciling import ReconcileRoutes, reconcile_routes
 from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
@@ -59,6 +60,7 @@ class _Parts:
     efficiency: EfficiencyRoute
     budgets: BudgetRoute
     timeline: TimelineRoute
+    overview: OverviewRoutes
 
 
 def make_app(
@@ -108,6 +110,7 @@ def make_app(
         efficiency=EfficiencyRoute(services.efficiency),
         budgets=BudgetRoute(services.budgets, services.costs),
         timeline=TimelineRoute(services.timeline),
+        overview=OverviewRoutes(services.overview),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -237,4 +240,5 @@ def _routes(parts: _Parts) -> list[Route]:
         *audit_routes(parts.audit),
         *efficiency_routes(parts.efficiency),
         *timeline_routes(parts.timeline),
+        *overview_routes(parts.overview),
     ]

@@ -258,6 +258,8 @@ class AsyncClient:
 
     # ---- what goes on ----------------------------------------------------------------------
 
+    overview = _asks(calls.overview)
+    holds = _asks(calls.holds)
     timeline = _lists(calls.timeline)
 
     # ---- the server ------------------------------------------------------------------------

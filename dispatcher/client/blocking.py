@@ -257,6 +257,8 @@ class Client:
 
     # ---- what goes on ----------------------------------------------------------------------
 
+    overview = _asks(calls.overview)
+    holds = _asks(calls.holds)
     timeline = _lists(calls.timeline)
 
     # ---- the server ------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from longshore.dispatcher.api.schemas.containers import (
 )
 from longshore.dispatcher.api.schemas.cost import CostAnswer, ReconcileAnswer
 from longshore.dispatcher.api.schemas.efficiency import EfficiencyAnswer
-from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
+from longshore.dispatcher.api.schemas.explain import ExplanationAnswer, HoldsAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.schemas.instances import (
     InstanceAnswer,
@@ -40,6 +40,7 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
+from longshore.dispatcher.api.schemas.overview import OverviewAnswer
 from longshore.dispatcher.api.schemas.timeline import TimelineAnswer
 from longshore.dispatcher.api.schemas.tokens import (
     AuditList,
@@ -188,6 +189,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile", repeatable=_ONCE),
     "audit": Endpoint(method="GET", path="/v1/audit"),
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
+    "overview": Endpoint(method="GET", path="/v1/overview"),
+    "holds": Endpoint(method="GET", path="/v1/holds"),
     "timeline": Endpoint(method="GET", path="/v1/timeline"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
@@ -348,9 +351,11 @@ def containers(
     parent: str | None = None,
     task: str | None = None,
     array_index: int | None = None,
+    order: str | None = None,
 ) -> PagedListing[ContainerList]:
     """Yield containers, the newest first, page by page; None is no filter.
 
+    With `order` "queue" these are those that wait in the queue, the next in line first.
     `parent` is the container that submitted them from inside.
     """
     return _listing(
@@ -365,6 +370,7 @@ def containers(
         parent=parent,
         task=task,
         array_index=array_index,
+        order=order,
     )
 
 
@@ -685,6 +691,16 @@ def efficiency(
 
 
 # ---- what goes on --------------------------------------------------------------------------------
+
+
+def overview() -> TypedCall[OverviewAnswer]:
+    """Return in numbers what goes on in the projects that one sees."""
+    return _typed(OverviewAnswer, "overview")
+
+
+def holds() -> TypedCall[HoldsAnswer]:
+    """Return what keeps instances from being created: holds, and limits with what is used."""
+    return _typed(HoldsAnswer, "holds")
 
 
 def timeline(

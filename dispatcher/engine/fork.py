@@ -44,7 +44,7 @@ from longshore.drivers.errors import BugError
 from longshore.pool.statistics import Statistics
 
 _OF_VALUES: Mapping[type, tuple[str, ...]] = {
-    ContainerTable: ("containers", "waiting_since"),
+    ContainerTable: ("containers",),
     Queue: ("_key_of",),
     QueuedMemory: ("_users",),
     RequestClass: ("_orders",),

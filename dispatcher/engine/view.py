@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,6 +18,7 @@ from longshore.dispatcher.domain.budgets import BudgetStop
 from longshore.dispatcher.domain.containers import (
     Attempt,
     Container,
+    ContainerState,
     InstanceRecord,
     Reason,
     WaitReason,
@@ -28,9 +29,10 @@ from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot
 from longshore.dispatcher.state.dependencies import Chain, blocking_chain
 from longshore.dispatcher.state.history import HistoryEvent
-from longshore.dispatcher.state.queue import ClassKey
+from longshore.dispatcher.state.queue import ClassKey, Order
 from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.dispatcher.state.spend_limits import SpendSubject
+from longshore.dispatcher.state.tally import HeldBy
 from longshore.drivers.interface import InstanceType, Resources
 from longshore.pool.histogram import Histogram
 from longshore.pool.view import PoolView
@@ -188,6 +190,13 @@ class EngineView:
         """Return how many containers wait in the queue."""
         return len(self._engine.table.queue)
 
+    def queue_after(self, entry: tuple[Order, str] | None, most: int) -> list[tuple[Order, str]]:
+        """Return at most so many that wait in the queue and come after one, the next first.
+
+        An entry is an order and an id, which need not wait any more; None is before all.
+        """
+        return self._engine.table.queue.following(entry, most)
+
     def position(self, container_id: str) -> Position | None:
         """Return where a container is in the queue, None where it does not wait there."""
         queue, waiting = self._engine.table.queue, self._engine.scheduling.waiting
@@ -220,7 +229,7 @@ class EngineView:
         table = self._engine.table
         blocks = Counter(table.gates.all_blocks())
         return QueueStats(
-            waiting_since=min(table.waiting_since.values(), default=None),
+            waiting_since=table.waiting_since.earliest(None),
             next_in_line=len(self._engine.scheduling.next_in_line),
             held_back={
                 gate: sum(number for each, number in blocks.items() if gate in each)
@@ -231,6 +240,39 @@ class EngineView:
             queue_to_start_s=table.queue_to_start_s,
             outcomes=table.outcomes,
         )
+
+    def waiting_since(self, projects: Collection[str] | None) -> float | None:
+        """Return since when one of some projects has waited for longest, None where nobody does.
+
+        `projects` None are all.
+        """
+        return self._engine.table.waiting_since.earliest(projects)
+
+    def state_counts(self) -> Mapping[tuple[str, ContainerState], int]:
+        """Return how many containers have not ended, by project and state."""
+        return self._engine.table.tally.states
+
+    def ended_counts(self, now: float) -> Mapping[tuple[str, ContainerState], int]:
+        """Return how many have ended in the last day, by project and state, since the start."""
+        return self._engine.table.tally.ended(now)
+
+    def class_counts(self) -> Mapping[tuple[ClassKey, str], int]:
+        """Return how many containers are in the queue, by class and project."""
+        return self._engine.table.tally.queued
+
+    def held_back(self) -> Mapping[tuple[str, HeldBy], Collection[str]]:
+        """Return who is kept out of the queue, by project and what holds them first."""
+        return self._engine.table.tally.held
+
+    def first_of_class(self, key: ClassKey, most: int) -> Sequence[str]:
+        """Return the ids of the first that wait in a class, at most so many."""
+        found = self._engine.table.queue.class_with(key)
+        return [] if found is None else found.first(most)
+
+    def waiting_with_place(self) -> Sequence[str]:
+        """Return the ids of those in the queue that have a place on what is not ready, sorted."""
+        scheduling, queue = self._engine.scheduling, self._engine.table.queue
+        return sorted(each for each in scheduling.locked - scheduling.next_in_line if each in queue)
 
     def number_without_place(self, is_counted: Callable[[WaitReason], bool]) -> int:
         """Return how many containers without a place wait for such a reason, by the last pass.
@@ -435,6 +477,25 @@ class EngineView:
                     Spending(subject=subject, used_usd_per_hour=used, limit_usd_per_hour=limit)
                 )
         return found
+
+    def all_spending(self) -> Sequence[Spending]:
+        """Return what the cluster spends, and each project and user that does and has a limit."""
+        total, spend = self.spending(), self._engine.scheduling.spend
+        if total is None or spend is None:
+            return []
+        table, fleet = self._engine.table, self._engine.scheduling.fleet_sync.fleet
+        budget = spend.budget(table.queue.classes(), fleet)
+        return [
+            total,
+            *(
+                Spending(
+                    subject=subject,
+                    used_usd_per_hour=budget.spent(subject),
+                    limit_usd_per_hour=spend.limits.of(subject),
+                )
+                for subject in spend.subjects()
+            ),
+        ]
 
     def pass_stats(self) -> PassStats:
         """Return what passes came to."""

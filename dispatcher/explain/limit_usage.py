@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from longshore.dispatcher.domain.containers import Container
-from longshore.dispatcher.engine.view import EngineView
+from longshore.dispatcher.engine.view import EngineView, Spending
 from longshore.dispatcher.scheduler.placement.feasibility_report import TypeFeasibility
 
 _ROUNDING = 1e-9
@@ -37,6 +37,11 @@ class LimitUsage:
         """Return whether what is left of it, as far as is known, does not do for the container."""
         return self._is_exceeded_by(self.adds or 0.0)
 
+    @property
+    def is_used_up(self) -> bool:
+        """Return whether nothing of it is left, as far as is known."""
+        return self.used is not None and self.used >= self.limit
+
     def closes(self, verdict: TypeFeasibility) -> bool:
         """Return whether it keeps an instance of a type from being created for the container."""
         price = float(verdict.price_usd_per_hour)
@@ -59,12 +64,30 @@ def limit_usages(
     """
     reason = view.wait_reason(container.id)
     blocking = reason.limit if reason is not None else ""
-    found = [*_of_numbers(view, container, now), *_of_spending(view, container, verdicts)]
+    of_numbers = _of_numbers(view, now, supervisors=container.spec.supervisor)
+    found = [*of_numbers, *_of_spending(view, container, verdicts)]
     return [replace(limit, blocking=limit.name == blocking) for limit in found]
 
 
-def _of_numbers(view: EngineView, container: Container, now: float) -> Iterator[LimitUsage]:
-    """Return the limits of how many there may be of something."""
+def all_limits(view: EngineView, now: float) -> list[LimitUsage]:
+    """Return the limits as they are met by all, with those whom limits of spending are for.
+
+    Nothing is added to them; `blocking` says that somebody waits for it. `now` is in seconds since
+    the epoch.
+    """
+    limited = (each for each in view.all_spending() if each.limit_usd_per_hour is not None)
+    found = [
+        *_of_numbers(view, now, supervisors=True),
+        *(_of_spending_by(each, adds=None) for each in limited),
+    ]
+    keys = {key for key, _ in view.class_counts()}
+    reasons = (view.class_reason(key) for key in keys)
+    blocking = {reason.limit for reason in reasons if reason is not None}
+    return [replace(each, adds=None, blocking=each.name in blocking) for each in found]
+
+
+def _of_numbers(view: EngineView, now: float, *, supervisors: bool) -> Iterator[LimitUsage]:
+    """Return the limits of how many there may be of something, of supervisors if so wanted."""
     pool = view.pool
     there = pool.number_of_instances()
     yield LimitUsage(name="max_instances", limit=view.max_instances, used=there)
@@ -79,10 +102,10 @@ def _of_numbers(view: EngineView, container: Container, now: float) -> Iterator[
     if limit is not None:
         used = view.number_of_open_attempts
         yield LimitUsage(name="max_containers", limit=limit, used=used)
-    supervisors = view.limit_of_supervisors(limit)
-    if supervisors is not None and container.spec.supervisor:
+    of_supervisors = view.limit_of_supervisors(limit)
+    if of_supervisors is not None and supervisors:
         used = view.supervisors_placed
-        yield LimitUsage(name="supervisor_fraction", limit=supervisors, used=used)
+        yield LimitUsage(name="supervisor_fraction", limit=of_supervisors, used=used)
 
 
 def _of_spending(
@@ -95,12 +118,17 @@ def _of_spending(
     prices = [verdict.price_usd_per_hour for verdict in verdicts if verdict.eligible]
     adds = float(min(prices)) if prices else None
     for each in (total, *view.spending_of(container)):
-        subject = each.subject
         if each.limit_usd_per_hour is not None:
-            yield LimitUsage(
-                name=_SPEND if subject is None else f"{_SPEND}_per_{subject.kind}",
-                whose="" if subject is None else subject.name,
-                limit=float(each.limit_usd_per_hour),
-                used=float(each.used_usd_per_hour),
-                adds=adds,
-            )
+            yield _of_spending_by(each, adds=adds)
+
+
+def _of_spending_by(each: Spending, *, adds: float | None) -> LimitUsage:
+    """Return the limit of one who has a limit of spending."""
+    subject = each.subject
+    return LimitUsage(
+        name=_SPEND if subject is None else f"{_SPEND}_per_{subject.kind}",
+        whose="" if subject is None else subject.name,
+        limit=float(each.limit_usd_per_hour or 0),
+        used=float(each.used_usd_per_hour),
+        adds=adds,
+    )

@@ -26,12 +26,14 @@ from longshore.dispatcher.explain.explanation import Explanation, WaitStatus, ex
 from longshore.dispatcher.service.admission import AdmissionController, IdempotencyKey, wanted_by
 from longshore.dispatcher.service.contracts import (
     Conflict,
+    Forbidden,
     KeyReused,
     NewContainer,
     Unavailable,
 )
 from longshore.dispatcher.service.governing import expect_allowed_priority, govern_containers
 from longshore.dispatcher.service.kinship import Kinship
+from longshore.dispatcher.service.queue_order import expect_of_queue, queue_page
 from longshore.dispatcher.service.stored import stored_containers
 from longshore.dispatcher.service.visibility import (
     expect_projects,
@@ -175,6 +177,26 @@ class ContainerService:
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
         return replace(page, items=tuple(self._stored.shown(each, caller) for each in page.items))
+
+    async def queue(
+        self, which: ContainerFilter, *, caller: Principal, cursor: str, limit: int
+    ) -> Page:
+        """Return one page of what waits and a caller sees, the next in line first.
+
+        Raises `InvalidRequest` for a cursor that is not ours, and for a filter of what does not
+        wait; `Forbidden` inside a container, which is told of its own children alone.
+        """
+        if caller.container_id:
+            raise Forbidden("Inside a container the queue is not told: list without `order`.")
+        expect_of_queue(which)
+        seen = replace(which, projects=seen_projects(caller))
+        found = queue_page(self._view, seen, cursor=cursor, limit=limit)
+        try:
+            items = await asyncio.to_thread(self._store.containers_of, found.ids)
+        except StoreBusy as error:
+            raise Unavailable(str(error)) from error
+        shown = tuple(self._stored.shown(each, caller) for each in items)
+        return Page(items=shown, next_cursor=found.next_cursor)
 
     async def container(self, container_id: str, *, caller: Principal) -> Container:
         """Return one container with all attempts, as it is committed.

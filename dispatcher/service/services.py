@@ -9,6 +9,7 @@ from longshore.dispatcher.config.model import CostConfig, EngineName, LimitsConf
 from longshore.dispatcher.cost.focus import FocusContext
 from longshore.dispatcher.domain.policies import NO_POLICIES, Policies
 from longshore.dispatcher.engine.runtime import Runtime
+from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.health import unreached
 from longshore.dispatcher.logs.store import LogStore
 from longshore.dispatcher.metrics.exposition import Metrics
@@ -35,6 +36,7 @@ from longshore.dispatcher.service.instances import (
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
 from longshore.dispatcher.service.measuring import Measuring
+from longshore.dispatcher.service.overview import OverviewService
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.telling import Sender, Teller
@@ -69,6 +71,7 @@ class Services:
     spent: SpentService
     budgets: BudgetService
     timeline: TimelineService
+    overview: OverviewService
     #: With the Prometheus text exposition.
     measuring: Measuring
 
@@ -110,10 +113,7 @@ def make_services(
         runtime=runtime, vault=vault, types=types, engine=engine, limits=limits, policies=policies
     )
     health = HealthService(runtime=runtime, vault=vault, logs=logs, now=now, watched=watched)
-
-    def unreached_now(instance_id: str) -> str:
-        return unreached(view.pool, instance_id, now(), heard_at(instance_id))
-
+    unreached_now = _unreached(view, now, heard_at)
     gauges = CostGauges(store=store, now=now, labels=cost.labels)
     looked_at = _budgets(runtime, store, Teller(store, broker, sender, now), budgets, now)
     containers = ContainerService(
@@ -140,8 +140,20 @@ def make_services(
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
         timeline=TimelineService(store=store, now=now),
+        overview=OverviewService(view=view, now=now),
         measuring=_measuring(metrics, runtime, health, looked_at, gauges),
     )
+
+
+def _unreached(
+    view: EngineView, now: Callable[[], float], heard_at: Callable[[str], float]
+) -> Callable[[str], str]:
+    """Return what tells why an instance is not reached now."""
+
+    def unreached_now(instance_id: str) -> str:
+        return unreached(view.pool, instance_id, now(), heard_at(instance_id))
+
+    return unreached_now
 
 
 def _budgets(

@@ -6,7 +6,7 @@ Every change of a container goes through here, so that it is journalled and publ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -55,6 +55,7 @@ from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.restarts import held_until, restart_due
 from longshore.dispatcher.state.scheduling_gates import Deadlines, Gate, SchedulingGates
 from longshore.dispatcher.state.spend_limits import SpendLimits
+from longshore.dispatcher.state.tally import Tally, held_by
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.histogram import Histogram
@@ -124,6 +125,47 @@ def logs_in_words(attempts: Sequence[Attempt]) -> str:
     return f"what has not come yet of the log{'s' if len(attempts) > 1 else ''} of {told}"
 
 
+# ---- since when containers wait ------------------------------------------------------------------
+
+
+class WaitingSince:
+    """Since when containers wait that could run, in seconds since the epoch, by project."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, float]] = {}
+
+    def ids(self) -> set[str]:
+        """Return whose ids are in it; a copy."""
+        return {container_id for since in self._of.values() for container_id in since}
+
+    def earliest(self, projects: Collection[str] | None) -> float | None:
+        """Return since when one waits that has done so for longest, None where nobody waits.
+
+        `projects` are those whose containers count, None for all.
+        """
+        wanted = self._of.keys() if projects is None else projects
+        found = (min(self._of[each].values()) for each in wanted if self._of.get(each))
+        return min(found, default=None)
+
+    def add(self, container: Container, at: float) -> None:
+        """Note since when one waits, unless it waits already."""
+        self._of.setdefault(container.project, {}).setdefault(container.id, at)
+
+    def pop(self, container: Container) -> float | None:
+        """Forget one; return since when it has waited, None where it has not."""
+        of_project = self._of.get(container.project, {})
+        since = of_project.pop(container.id, None)
+        if since is not None and not of_project:
+            del self._of[container.project]
+        return since
+
+    def limit(self, now: float) -> None:
+        """Let nobody have waited since later than now."""
+        for since in self._of.values():
+            for container_id, at in since.items():
+                since[container_id] = min(at, now)
+
+
 # ---- the containers that have not ended, and the attempts whose logs are still on their way ------
 
 _START_BOUNDS_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 14400.0, 86400.0)
@@ -169,7 +211,9 @@ class ContainerTable:
         self.published: list[Publication] = []
         self.memory = QueuedMemory()
         #: For each container that could run and is not known to, since when.
-        self.waiting_since: dict[str, float] = {}
+        self.waiting_since = WaitingSince()
+        #: How many there are, for who wants an overview.
+        self.tally = Tally()
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
         #: Tells what an attempt costs that ended at a time.
         self.cost_usd: Callable[[Attempt, float], Decimal] = _nothing
@@ -184,6 +228,7 @@ class ContainerTable:
     def admit(self, container: Container) -> None:
         """Take in a container that the store holds; it waits unless an attempt of it is open."""
         self.containers[container.id] = container
+        self.tally.moved(None, container)
         self.memory.add(container.spec)
         if has_secrets(container):
             self._given_secrets.add(container.id)
@@ -200,7 +245,7 @@ class ContainerTable:
         self._limit_time(container, attempt)
         self._opened(container, attempt)
         if attempt.started_at is None:
-            self.waiting_since[container.id] = latest(container)
+            self.waiting_since.add(container, latest(container))
 
     def make(self, container: Container, *, held: bool) -> None:
         """Take in a new container of a job with a scheduler of its own; `held` with its job."""
@@ -224,8 +269,7 @@ class ContainerTable:
 
     def begin(self, now: float) -> None:
         """Limit times to now: if the clock was set back, nobody has waited since the future."""
-        for container_id, since in self.waiting_since.items():
-            self.waiting_since[container_id] = min(since, now)
+        self.waiting_since.limit(now)
         for container_id in self.gates.timed():
             until = held_until(self.containers[container_id], now)
             if until is not None:
@@ -339,13 +383,29 @@ class ContainerTable:
     def wait(self, container: Container, now: float) -> None:
         """Let a container wait for a place, since `now`, unless something holds it back."""
         if container.priority > 0 and container.id not in self.gates:
-            self.queue.add(container)
-            self.waiting_since.setdefault(container.id, now)
+            self._enqueue(container)
+            self.waiting_since.add(container, now)
         else:
-            self.queue.discard(container.id)
-            self.waiting_since.pop(container.id, None)
+            self._dequeue(container)
+            self.tally.hold(container, held_by(self.gates, container))
+            self.waiting_since.pop(container)
         if container.priority == 0:
             self.jobs.hold_back(container)
+
+    def _enqueue(self, container: Container) -> None:
+        self.tally.release(container.id)
+        is_new = container.id not in self.queue
+        self.queue.add(container)
+        request_class = self.queue.class_of(container.id)
+        if is_new and request_class is not None:
+            self.tally.queue(request_class.key, container.project)
+
+    def _dequeue(self, container: Container) -> None:
+        """Let a container wait in the queue no more; not waiting is no error."""
+        request_class = self.queue.class_of(container.id)
+        if request_class is not None:
+            self.tally.unqueue(request_class.key, container.project)
+            self.queue.discard(container.id)
 
     def of_attempt(self, attempt_id: str) -> tuple[Container, Attempt] | None:
         """Return an open attempt with its container, None when it is not open (any more)."""
@@ -360,7 +420,9 @@ class ContainerTable:
 
     def save(self, container: Container, attempt: Attempt | None = None) -> None:
         """Note a container's new value (and its latest attempt's), to be journalled."""
-        self.jobs.moved(self.containers[container.id].state, container)
+        before = self.containers[container.id].state
+        self.jobs.moved(before, container)
+        self.tally.moved(before, container)
         self.containers[container.id] = container
         self.changes.append(SaveContainer(container=container))
         if attempt is not None:
@@ -401,7 +463,8 @@ class ContainerTable:
         """Begin an attempt of a waiting container on a worker; it waits no more."""
         container = self.containers[container_id]
         attempt = new_attempt(container, worker, now, revision=revision)
-        self.queue.discard(container_id)
+        self._dequeue(container)
+        self.tally.release(container_id)
         self._opened(container, attempt)
         self.save(
             replace(
@@ -421,7 +484,7 @@ class ContainerTable:
         container, attempt = found
         if attempt.started_at is not None and container.state is ContainerState.RUNNING:
             return
-        since = self.waiting_since.pop(container.id, None)
+        since = self.waiting_since.pop(container)
         if since is not None:
             self.queue_to_start_s.observe(now - since)
         attempt = replace(attempt, started_at=attempt.started_at or now)
@@ -493,7 +556,7 @@ class ContainerTable:
         self.time_limits.discard(attempt.id)
         self.supervisors_placed -= container.is_supervisor
         self.spend.closed(attempt.id)
-        self.waiting_since.pop(container.id, None)
+        self.waiting_since.pop(container)
         attempt = closed.attempt
         if attempt.outcome is not None:
             self.outcomes[attempt.outcome.value] += 1
@@ -525,10 +588,10 @@ class ContainerTable:
 
         It ends no earlier than what is known of it, though a later process's clock was set back.
         """
-        self.queue.discard(container.id)
+        self._dequeue(container)
         self.gates.drop(container.id)
         self._given_secrets.discard(container.id)
-        self.waiting_since.pop(container.id, None)
+        self.waiting_since.pop(container)
         self.save(
             replace(
                 container,
@@ -538,7 +601,9 @@ class ContainerTable:
                 exit_code=exit_code,
             )
         )
-        self.finished.append(self.containers.pop(container.id))
+        ended = self.containers.pop(container.id)
+        self.tally.end(ended, now)
+        self.finished.append(ended)
         self.memory.remove(container.spec)
 
 
@@ -552,8 +617,9 @@ def check(table: ContainerTable) -> None:
     for container_id in table.gates.ids():
         if container_id not in table.containers:
             raise BugError(f"{container_id} is held back and is not in memory")
-    for container_id in sorted(table.waiting_since.keys() - table.containers.keys()):
+    for container_id in sorted(table.waiting_since.ids() - table.containers.keys()):
         raise BugError(f"{container_id} waits for a start and is not in memory")
+    _check_tally(table)
     table.spend.check(table.containers.values())
     for attempt_id, container_id in table.open_attempts.items():
         if container_id not in table.containers:
@@ -561,6 +627,21 @@ def check(table: ContainerTable) -> None:
     placed = (table.containers[each] for each in table.open_attempts.values())
     if table.supervisors_placed != sum(each.is_supervisor for each in placed):
         raise BugError(f"{table.supervisors_placed} supervisors are not those that are placed")
+
+
+def _check_tally(table: ContainerTable) -> None:
+    """Check that what is counted is what there is."""
+    there = table.containers.values()
+    if table.tally.states != Counter((each.project, each.state) for each in there):
+        raise BugError("the containers are not in the states in which they are counted")
+    classes = [(table.queue.class_of(each.id), each.project) for each in there]
+    queued = Counter((found.key, project) for found, project in classes if found is not None)
+    if table.tally.queued != queued:
+        raise BugError("the queue is not what is counted of it")
+    held = {each for ids in table.tally.held.values() for each in ids}
+    out = {each.id for each in there if not each.has_open_attempt and each.id not in table.queue}
+    for container_id in sorted(held ^ out):
+        raise BugError(f"{container_id} is counted as held back and is not, or the other way round")
 
 
 def _check_container(table: ContainerTable, container: Container) -> None:

@@ -6,11 +6,11 @@ does not grow with the number of containers that wait.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 
 from longshore.dispatcher.domain.containers import EVICTED, INTERRUPTED, Constraints, Container
 from longshore.dispatcher.domain.feasibility import need
@@ -108,6 +108,16 @@ class SortedIndex:
             yield from islice(part, left)
             left -= len(part)
             skip, index = 0, index + 1
+
+    def following(self, entry: tuple[Order, str] | None, most: int) -> list[tuple[Order, str]]:
+        """Return at most so many entries that come after one, which need not be there any more.
+
+        None is before all of them.
+        """
+        first = 0 if entry is None or not self._chunks else self._chunk_of(entry)
+        chunks = self._chunks[first:]
+        skip = 0 if entry is None or not chunks else bisect_right(chunks[0], entry)
+        return list(islice(chain.from_iterable(chunks), skip, skip + most))
 
     def _chunk_of(self, entry: tuple[Order, str]) -> int:
         """Return the chunk in which an entry is or belongs."""
@@ -252,6 +262,10 @@ class RequestClass:
         """Return the containers from one position to before another; do not change it meanwhile."""
         return self._entries.span(start, stop)
 
+    def first(self, most: int) -> list[str]:
+        """Return the ids of the first that wait, at most so many."""
+        return [container_id for _, container_id in self._entries.following(None, most)]
+
     def before(self, order: Order) -> int:
         """Return how many of its containers come before an order."""
         return self._entries.before(order)
@@ -394,11 +408,22 @@ class Queue:
         key = self._key_of.get(container_id)
         return None if key is None else self._classes[key]
 
+    def class_with(self, key: ClassKey) -> RequestClass | None:
+        """Return the class with a key, None when nobody of it waits."""
+        return self._classes.get(key)
+
     def classes(self) -> list[RequestClass]:
         """Return the classes, the one with the first container first."""
         keyed = [(first, c) for c in self._classes.values() if (first := c.at(0)) is not None]
         keyed.sort(key=lambda pair: pair[0])
         return [request_class for _, request_class in keyed]
+
+    def following(self, entry: tuple[Order, str] | None, most: int) -> list[tuple[Order, str]]:
+        """Return at most so many of all that wait, in order, that come after one; None: the first.
+
+        An entry is an order and an id; that one need not wait any more.
+        """
+        return self._all.following(entry, most)
 
     def ahead_of(self, container_id: str) -> int:
         """Return how many waiting containers come before one; it must wait too."""

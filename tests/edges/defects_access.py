@@ -335,8 +335,8 @@ ACCESS: Final[tuple[EdgeDefect, ...]] = (
         name="a_list_has_what_others_have",
         guard="A listing has what its caller sees",
         file="dispatcher/service/containers.py",
-        old="        seen = replace(which, projects=seen_projects(caller))",
-        new="        seen = which",
+        old="        seen = replace(which, projects=seen_projects(caller))\n        try:\n",
+        new="        seen = which\n        try:\n",
         test="tests/unit/test_access_table.py::test_lists_have_what_one_sees",
     ),
     EdgeDefect(

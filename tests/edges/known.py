@@ -21,6 +21,7 @@ from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_metrics import METRICS
+from tests.edges.defects_overview import OVERVIEW
 from tests.edges.defects_prepaid import PREPAID
 from tests.edges.defects_prices import PRICES
 from tests.edges.defects_remote import REMOTE
@@ -45,6 +46,7 @@ DEFECTS: Final = (
         *COST_FILES,
         *ESTIMATES,
         *INSIDE,
+        *OVERVIEW,
         *LOGS,
         *METRICS,
         *PREPAID,

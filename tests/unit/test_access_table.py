@@ -211,6 +211,8 @@ ROWS = (
     Row(method="POST", path="/v1/cost/reconcile", body=EMPTY_BILL, whom="admin"),
     Row(method="GET", path="/v1/audit", whom="admin"),
     Row(method="GET", path="/v1/efficiency"),
+    Row(method="GET", path="/v1/overview"),
+    Row(method="GET", path="/v1/holds", whom="admin"),
     Row(method="GET", path="/v1/timeline", whom="admin"),
     Row(method="GET", path="/v1/events"),
     Row(method="GET", path="/v1/health", whom="monitor"),

@@ -294,6 +294,8 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/cost/reconcile",
         "/v1/audit",
         "/v1/efficiency",
+        "/v1/overview",
+        "/v1/holds",
         "/v1/timeline",
         "/v1/events",
         "/v1/health",

@@ -157,6 +157,8 @@ def cases(ids: dict[str, str]) -> Cases:
         "export_cost": (("2026-10",), {"form": "focus-1.4", "most": 1}, "list"),
         "reconcile_cost": ((EMPTY_BILL,), {}, "ReconcileAnswer"),
         "efficiency": ((), {"user": "grace", "since": "2026-01-01T00:00:00Z"}, "EfficiencyAnswer"),
+        "overview": ((), {}, "OverviewAnswer"),
+        "holds": ((), {}, "HoldsAnswer"),
         "timeline": (
             (),
             {"since": "2026-11-28T00:00:00Z", "until": "2026-11-28T01:00:00Z"},

@@ -52,6 +52,8 @@ OTHERS = (
     # What is prepaid is chosen first: no seed has any.
     *("dispatcher/scheduler/placement/create_limits.py", "dispatcher/scheduler/scale_up/"),
     "dispatcher/scheduler/elastic/scale_up.py",
+    # What an overview tells to whom.
+    *("dispatcher/explain/overview.py", "dispatcher/state/tally.py"),
     # What a panel of money asks.
     "tools/grafana/",
 )

@@ -20,7 +20,7 @@ LISTS = (
 )
 METHODS = ("get", "put", "post", "patch", "delete")
 EMPTY_VALUES = {
-    "/v1/containers": ("limit", "array_index", "state"),
+    "/v1/containers": ("limit", "array_index", "state", "order"),
     "/v1/containers/c-1/logs": ("stream", "offset", "follow"),
     "/v1/jobs": ("limit", "state", "own"),
     "/v1/instances": ("limit", "gone"),

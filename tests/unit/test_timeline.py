@@ -188,30 +188,32 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
             columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
             told = ", ".join(changed.get(each, f'"{each}"') for each in columns)
             only = changed["only"]
-            numbers = (
-                "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 999),"
-                "m(y) AS (SELECT 1 UNION ALL SELECT y + 1 FROM m WHERE y < :copies)"
-            )
-            copy = f"INSERT INTO {table} SELECT {told} FROM {table}, n, m WHERE {only}"  # noqa: S608 - the names are of this file
-            database.execute(f"{numbers} {copy}", {"copies": copies})
+            copy = f"INSERT INTO {table} SELECT {told} FROM {table}, n, m WHERE {only}"  # noqa: S608 - of the names below
+            database.execute(f"WITH RECURSIVE {_up_to('n', 999)}, {_up_to('m', copies)} {copy}")
     return directory
+
+
+def _up_to(name: str, last: int) -> str:
+    """Return a table of the numbers from 1 on."""
+    more = f"SELECT {name} + 1 FROM {name} WHERE {name} < {last}"  # noqa: S608 - of a letter
+    return f"{name}({name}) AS (VALUES (1) UNION ALL {more})"
 
 
 _COPIES: Sequence[tuple[str, int, Mapping[str, str]]] = (
     (
         "ledger_bills",
         1,
-        {"instance_id": "'i-' || x", "created_ms": "created_ms + x", "only": "1"},
+        {"instance_id": "'i-' || n", "created_ms": "created_ms + n", "only": "1"},
     ),
-    ("ledger_intervals", 1, {"instance_id": "'i-' || x", "only": "holder = ''"}),
+    ("ledger_intervals", 1, {"instance_id": "'i-' || n", "only": "holder = ''"}),
     (
         "ledger_intervals",
         20,
         {
-            "instance_id": "'i-' || x",
-            "holder": "'c-' || x || '-' || y",
-            "from_ms": f"from_ms + y * {MINUTE}",
-            "until_ms": f"until_ms + y * {MINUTE}",
+            "instance_id": "'i-' || n",
+            "holder": "'c-' || n || '-' || m",
+            "from_ms": f"from_ms + m * {MINUTE}",
+            "until_ms": f"until_ms + m * {MINUTE}",
             "only": "holder <> '' AND instance_id = 'i-0'",
         },
     ),

@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List containers, newest first
+         * List containers, newest first, or what waits, the next in line first
          * @description Filters that are given together must all hold. Of each container the last attempts are shown.
          */
         get: operations["list_containers"];
@@ -744,6 +744,46 @@ export interface paths {
          * @description By when they were created, up to 200 a page: what each was from when to when, and which attempts had a place on it. Of up to 200 states and 200 attempts each, the latest, and how many are left out.
          */
         get: operations["show_timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show in numbers what goes on: containers by state, and why those wait that do
+         * @description Of the projects that the caller sees; admins are told of instances too, and what they cost an hour. It is cheap: ask every few seconds.
+         */
+        get: operations["show_overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/holds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what keeps instances from being created: holds, and limits
+         * @description Holds of creates with their cause and end, and each limit of the configuration by its setting, with how much of it is used and whether something waits for it.
+         */
+        get: operations["list_holds"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2589,6 +2629,89 @@ export interface components {
             cause: string | null;
         };
         /**
+         * OverviewAnswer
+         * @description What goes on in the projects that the caller sees, as of `at`.
+         *
+         *         `waiting` is what waits, most first. `waiting_since` is since when the one has waited that could
+         *         run and has done so for longest, null where nobody does. `instances` is null for who is no
+         *         admin.
+         */
+        OverviewAnswer: {
+            at: string | null;
+            containers: components["schemas"]["ContainerCountsAnswer"];
+            ended: components["schemas"]["EndedCountsAnswer"];
+            waiting_since: string | null;
+            waiting: components["schemas"]["WaitGroupAnswer"][];
+            instances: components["schemas"]["InstancesOverviewAnswer"] | null;
+        };
+        /**
+         * ContainerCountsAnswer
+         * @description How many containers have not ended, by state.
+         */
+        ContainerCountsAnswer: {
+            queued: number;
+            locked: number;
+            running: number;
+        };
+        /**
+         * EndedCountsAnswer
+         * @description How many containers have ended since `since`: a day, or less where the server began later.
+         */
+        EndedCountsAnswer: {
+            succeeded: number;
+            failed: number;
+            cancelled: number;
+            since: string | null;
+        };
+        /**
+         * WaitGroupAnswer
+         * @description Those that wait for one kind of reason: how many, and in a sentence why.
+         *
+         *         `sample` is one of them, for explain; null where none of those that were looked at may be named.
+         *         `limit` is the setting that is reached, `until` when the first of them may go on; null where
+         *         that is none, or nobody knows. `never` says that they cannot start while the configuration is
+         *         what it is.
+         */
+        WaitGroupAnswer: {
+            code: string;
+            message: string;
+            count: number;
+            sample: string | null;
+            limit: string | null;
+            until: string | null;
+            never: boolean;
+        };
+        /**
+         * InstancesOverviewAnswer
+         * @description All instances; `creating` are creates that have no instance yet, which cost nothing here.
+         */
+        InstancesOverviewAnswer: {
+            counts: components["schemas"]["InstanceCountAnswer"][];
+            creating: number;
+            /** @description US dollars, with up to 8 decimals */
+            price_usd_per_hour: number;
+        };
+        /**
+         * InstanceCountAnswer
+         * @description How many instances are in a state and have an idle behavior.
+         */
+        InstanceCountAnswer: {
+            state: string;
+            idle_behavior: string;
+            count: number;
+        };
+        /**
+         * HoldsAnswer
+         * @description What keeps instances from being created: holds, by their end, and limits by their settings.
+         *
+         *         Of the limits `adds` is null, `blocking` says that something waits for it, and `reached` that
+         *         all of it is used. Projects and users are told that have a limit of spending and spend now.
+         */
+        HoldsAnswer: {
+            holds: components["schemas"]["HoldAnswer"][];
+            limits: components["schemas"]["LimitAnswer"][];
+        };
+        /**
          * ProblemDetails
          * @description An error, by RFC 9457.
          */
@@ -2857,6 +2980,8 @@ export interface operations {
                 array_index?: number;
                 /** @description Only those that this container submitted from inside. */
                 parent?: string;
+                /** @description In which order: `newest` first, or what waits in the order of the `queue`, the next in line first. A page of the queue may be short and have a next one. */
+                order?: "newest" | "queue";
                 /** @description How many items a page has at most; it has fewer where they are large. */
                 limit?: number;
                 /** @description The `next_cursor` of the page before, for the page after it. */
@@ -2868,7 +2993,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List containers, newest first */
+            /** @description List containers, newest first, or what waits, the next in line first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4404,6 +4529,60 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TimelineAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    show_overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show in numbers what goes on: containers by state, and why those wait that do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverviewAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    list_holds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List what keeps instances from being created: holds, and limits */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoldsAnswer"];
                 };
             };
             400: components["responses"]["400"];

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from longshore.dispatcher.api.render.values import rfc3339, usd, wait_answer
 from longshore.dispatcher.api.schemas.explain import (
     ClaimAnswer,
@@ -10,6 +12,7 @@ from longshore.dispatcher.api.schemas.explain import (
     FilterCountAnswer,
     HistoryEventAnswer,
     HoldAnswer,
+    HoldsAnswer,
     LimitAnswer,
     TallyAnswer,
     TypeAnswer,
@@ -22,6 +25,7 @@ from longshore.dispatcher.scheduler.placement.feasibility_report import (
     TypeFeasibility,
     said_of,
 )
+from longshore.dispatcher.service.overview import Holds
 from longshore.dispatcher.state.history import HistoryEvent
 from longshore.pool.holds import CreateHold
 
@@ -37,6 +41,14 @@ def explanation_answer(found: Explanation) -> ExplanationAnswer:
         history=tuple(_happening(each) for each in found.history),
         recorded_since=rfc3339(found.recorded_since),
     )
+
+
+def holds_answer(found: Holds) -> HoldsAnswer:
+    """Return what keeps instances from being created as it is answered."""
+    limits = (
+        msgspec.structs.replace(_limit(each), reached=each.is_used_up) for each in found.limits
+    )
+    return HoldsAnswer(holds=tuple(_hold(each) for each in found.holds), limits=tuple(limits))
 
 
 def _waiting(waiting: Waiting) -> WaitingAnswer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from longshore.dispatcher.api.validate.parameters import (
     PAGE_PARAMETERS,
     PROJECT,
     USER,
+    Choice,
     Choices,
     Switch,
     Text,
@@ -56,6 +57,13 @@ _INSTANCE = Text(name="instance", description="Only those that an attempt of ran
 _JOB = Text(name="job", description="Only the containers of this job, by its id.")
 _TASK = Text(name="task", description="Only those of tasks of this name.")
 _PARENT = Text(name="parent", description="Only those that this container submitted from inside.")
+_ORDER = Choice(
+    name="order",
+    description="In which order: `newest` first, or what waits in the order of the `queue`, the"
+    " next in line first. A page of the queue may be short and have a next one.",
+    words=("newest", "queue"),
+    default="newest",
+)
 _TREE = Switch(
     name="tree", description="Also what it and all that it submitted from inside have cost."
 )
@@ -76,6 +84,7 @@ _SUBMISSIONS: Mapping[str, Any] = {
 }
 LIST_PARAMETERS = (
     *(_STATE, USER, PROJECT, NAME, _INSTANCE, _JOB, _TASK, ARRAY_INDEX, _PARENT),
+    _ORDER,
     *PAGE_PARAMETERS,
 )
 SHOW_PARAMETERS = (_TREE, _COSTS)
@@ -141,7 +150,9 @@ class ContainerRoutes:
             parent=query.text(_PARENT),
         )
         caller, (cursor, limit) = caller_of(request), query.page()
-        page = await self._page(which, caller, cursor=cursor, limit=limit)
+        containers = self._containers
+        listing = containers.queue if query.choice(_ORDER) == "queue" else containers.containers
+        page = await self._page(partial(listing, which, caller=caller, cursor=cursor), limit)
         standings = {}
         for number, one in enumerate(page.items):
             standings[one.id] = self._standing(one, caller)
@@ -187,10 +198,7 @@ class ContainerRoutes:
         cancelled = await cancel(container_id, caller=caller)
         return self._answer(cancelled, caller, status=202)
 
-    async def _page(
-        self, which: ContainerFilter, caller: Principal, *, cursor: str, limit: int
-    ) -> Page:
-        listed = partial(self._containers.containers, which, caller=caller, cursor=cursor)
+    async def _page(self, listed: Callable[..., Awaitable[Page]], limit: int) -> Page:
         page = await listed(limit=limit)
         fitting = how_many_fit(map(container_bytes, page.items), self._page_bytes)
         if fitting < len(page.items):
@@ -264,7 +272,7 @@ def _of_all(containers: ContainerRoutes) -> list[Route]:
             handler=containers.list,
             operation_id="list_containers",
             refusals=(404,),
-            summary="List containers, newest first",
+            summary="List containers, newest first, or what waits, the next in line first",
             description="Filters that are given together must all hold. Of each container the last "
             "attempts are shown.",
             answer=(wire.ContainerList,),

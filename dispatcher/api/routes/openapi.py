@@ -97,6 +97,8 @@ _TAGS: Mapping[str, str] = {
     "budgets": "What may be spent, and how much of it is.",
     "audit": "Who was to change what, for admins.",
     "efficiency": "What work asks for against what it really takes.",
+    "overview": "What goes on, in numbers.",
+    "holds": "What keeps instances from being created, for admins.",
     "timeline": "Which instances were there when, with what ran on them, for admins.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",

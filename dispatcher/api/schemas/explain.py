@@ -76,6 +76,17 @@ class LimitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     blocking: bool
 
 
+class HoldsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps instances from being created: holds, by their end, and limits by their settings.
+
+    Of the limits `adds` is null, `blocking` says that something waits for it, and `reached` that
+    all of it is used. Projects and users are told that have a limit of spending and spend now.
+    """
+
+    holds: tuple[HoldAnswer, ...]
+    limits: tuple[LimitAnswer, ...]
+
+
 class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The place it has on what is not ready; `instance` is null while that is being created.
 

@@ -21,6 +21,8 @@ COMMANDS = {
     "plan": "longshore.dispatcher.cli.commands.plan:plan",
     "update": "longshore.dispatcher.cli.commands.update:update",
     "dispatch": "longshore.dispatcher.cli.commands.dispatch:dispatch",
+    "overview": "longshore.dispatcher.cli.commands.overview:overview",
+    "holds": "longshore.dispatcher.cli.commands.holds:holds",
     "ps": "longshore.dispatcher.cli.commands.containers:ps",
     "jobs": "longshore.dispatcher.cli.commands.jobs:jobs",
     "show": "longshore.dispatcher.cli.commands.containers:show",

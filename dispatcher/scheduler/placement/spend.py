@@ -140,6 +140,10 @@ class InstanceSpend:
         price = self._pool.type_of(pending.launch).price_usd_per_hour
         return LaunchCharge(account=account, price_usd_per_hour=price) if account else None
 
+    def subjects(self) -> list[SpendSubject]:
+        """Return who has a limit of their own and spends something, sorted."""
+        return sorted(self._attempts.by_subject)
+
     def budget(self, classes: Iterable[RequestClass], fleet: Fleet) -> PassBudget:
         """Return the budget of the next pass; the fleet has the claims that are kept so far."""
         budget = PassBudget(
