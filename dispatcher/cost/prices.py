@@ -90,6 +90,20 @@ class PriceBook:
         for start_ms, end_ms in pairwise(_bounds(times, from_ms, until_ms)):
             yield start_ms, end_ms, _in_force(rows, start_ms) or _NOBODYS
 
+    def in_force(self, at_ms: int) -> list[PriceRow]:
+        """Return the row that counts at a time of each type and zone, sorted by these.
+
+        Where nobody knows a price it is 0, and of no source.
+        """
+        found: list[PriceRow] = []
+        for _, rows in sorted(self._rows.items()):
+            begun = [row for row in rows if row.valid_from_ms <= at_ms]
+            price = _in_force(begun, at_ms)
+            if price is not None:
+                same = [row for row in begun if row.price == price]
+                found.append(same[-1] if same else replace(begun[-1], price=price))
+        return found
+
     def _of(self, bill: InstanceBill) -> list[PriceRow]:
         """Return the rows that are about an instance."""
         rows = self._rows.get((bill.type_name, ""), [])
