@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from longshore.dispatcher.api.render.values import rfc3339, without_zeros
+from longshore.dispatcher.api.render.values import rfc3339, usd
 from longshore.dispatcher.api.schemas.prices import PriceAnswer, PriceListAnswer
 from longshore.dispatcher.cost.money import usd_per_hour
 from longshore.dispatcher.cost.report import market_of
@@ -31,7 +31,7 @@ def _price(listed: ListedPrice) -> PriceAnswer:
         provider_type=type_.provider_type,
         market=market_of(is_preemptible=type_.preemptible),
         zone=row.zone or None,
-        usd_per_hour=without_zeros(usd_per_hour(nusd)) if nusd else None,
+        usd_per_hour=usd(usd_per_hour(nusd)) if nusd else None,
         source=row.price.source.value,
         since=rfc3339(row.valid_from_ms / 1000),
         told_at=rfc3339(listed.told_at),

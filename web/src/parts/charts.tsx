@@ -76,12 +76,13 @@ function Legend({ series, sums, told }: { series: readonly Series[]; sums: reado
 }
 
 /** A table of few rows, that may be wider than the screen. */
-export function Numbers({ label, heads, children }: { label: string; heads: readonly string[]; children: ComponentChildren }) {
+export function Numbers({ label, heads, endsInText = false, children }: { label: string; heads: readonly string[]; endsInText?: boolean; children: ComponentChildren }) {
+  const classOf = (index: number): string => (index === 0 ? "" : endsInText && index === heads.length - 1 ? "text" : "number");
   return (
     <div class="scroll-x" tabIndex={0} role="region" aria-label={`${label}, as a table`}>
       <table class="plain figures-table">
         <thead>
-          <tr>{heads.map((head, index) => (head ? <th key={head} scope="col" class={index > 0 ? "number" : ""}>{head}</th> : <td key={index} />))}</tr>
+          <tr>{heads.map((head, index) => (head ? <th key={head} scope="col" class={classOf(index)}>{head}</th> : <td key={index} />))}</tr>
         </thead>
         <tbody>{children}</tbody>
       </table>
@@ -99,12 +100,14 @@ export interface Ranked {
 }
 
 /** Rows with a bar, the largest first as they come; the rest is one row. */
-export function Ranking({ label, heads, rows, told, most = 10, empty }: {
+export function Ranking({ label, heads, rows, told, most = 10, endsInText = false, empty }: {
   label: string;
   heads: readonly string[];
   rows: readonly Ranked[];
   told: (amount: number) => string;
   most?: number;
+  /** Whether the last column has sentences. */
+  endsInText?: boolean;
   empty: string;
 }) {
   if (rows.length === 0) return <p class="empty">{empty}</p>;
@@ -114,7 +117,7 @@ export function Ranking({ label, heads, rows, told, most = 10, empty }: {
   const largest = Math.max(...rows.map((row) => row.amount), 0);
   const widths = (amount: number): string => `${largest > 0 ? Math.max(0, (amount / largest) * 100) : 0}%`;
   return (
-    <Numbers label={label} heads={heads}>
+    <Numbers label={label} heads={heads} endsInText={endsInText}>
       {shown.map((row) => (
         <tr key={row.key}>
           <th scope="row" class="with-bar">
@@ -123,7 +126,7 @@ export function Ranking({ label, heads, rows, told, most = 10, empty }: {
           </th>
           <td class="number">{told(row.amount)}</td>
           <td class="number quiet">{whole > 0 ? percent(row.amount / whole) : "\u2014"}</td>
-          {row.more?.map((each, index) => <td key={index} class="number">{each}</td>)}
+          {row.more?.map((each, index) => <td key={index} class={endsInText ? "wrap" : "number"}>{each}</td>)}
         </tr>
       ))}
       {rows.length > most && (

@@ -31,8 +31,8 @@ export function Operation({ month }: { month: Month }) {
         <Leaked month={month} />
         <UsefulHours month={month} />
         <PriceAges />
-        <NearBudgets />
       </div>
+      <NearBudgets />
     </>
   );
 }
@@ -109,6 +109,7 @@ function Waste({ month }: { month: Month }) {
                 heads={["Cause", "USD", "of waste", "What moves it"]}
                 told={usd}
                 most={14}
+                endsInText
                 empty={ledger.items.length === 0 ? "There is no data: nothing was booked in this time." : "Nothing was wasted: $0.00."}
                 rows={causes.map(([name, amount]) => ({ key: name, name, amount, href: rowsLink(month, ["cause", "type", "zone", "state"]), more: [SETTINGS[name] ?? "\u2014"] }))}
               />
@@ -236,7 +237,7 @@ function Leaked({ month }: { month: Month }) {
       <Shown asked={leaks}>
         {(answer) => (
           answer.items.length === 0 ? <p class="state good">Nothing leaks.</p> : (
-            <Numbers label="Leaks" heads={["What", "Since", "USD", "USD an hour", "What to do"]}>
+            <Numbers label="Leaks" heads={["What", "Since", "USD", "USD an hour", "What to do"]} endsInText>
               {answer.items.map((each) => (
                 <tr key={`${each.instance} ${each.launch} ${each.resource}`}>
                   <th scope="row">{each.instance ? <a href={link(["instances", each.instance])}>{each.instance}</a> : (each.resource ?? each.launch)} <span class="quiet">{each.kind}</span></th>
@@ -344,7 +345,7 @@ function NearBudgets() {
           if (answer.items.length === 0) return <p class="empty">No budget is set.</p>;
           if (near.length === 0) return <p class="state good">None of {plural(answer.items.length, "budget")} is near its limit.</p>;
           return (
-            <Numbers label="Budgets near their limit" heads={["Budget", "Spent", "Limit", "Who waits", "What is told"]}>
+            <Numbers label="Budgets near their limit" heads={["Budget", "Spent", "Limit", "Who waits", "What is told"]} endsInText>
               {near.map((each) => (
                 <tr key={each.name}>
                   <th scope="row">{each.name} <span class={`state ${TONE_OF[courseOf(each)]}`}>{courseOf(each)}</span></th>

@@ -96,7 +96,7 @@ function Sentence({ budgets }: { budgets: readonly Budget[] }) {
   const maybe = named("may be over");
   const unknown = named("unknown");
   if (over || likely) {
-    return <p class="verdict bad">Not on track: {[over && `${over} spent`, likely && `${likely} likely over by the end`].filter(Boolean).join("; ")}.</p>;
+    return <p class="verdict bad">Not on track: {[over && `${over} is spent`, likely && `${likely} likely ends over its limit`].filter(Boolean).join("; ")}.</p>;
   }
   if (maybe) return <p class="verdict warn">On track, but not for sure: {maybe} may end over its limit.</p>;
   if (unknown) return <p class="verdict warn">Within all limits so far; no forecast yet for {unknown}.</p>;
@@ -249,8 +249,8 @@ function Spot({ month }: { month: Month }) {
               <Figure value={whole > 0 ? percent(spot / whole) : "no data"} of={`of the cost is spot: ${usd(spot)}`} href={rowsLink(month, ["market", "type"])} />
               {found && (
                 <Figure
-                  value={found.hours > 0 ? usd(found.saving) : spot > 0 ? "not known" : usd(0)}
-                  of={found.hours > 0 || spot === 0 ? "saved by it" : "saved: no on-demand type of the same machine is configured"}
+                  value={found.hours > 0 ? usd(Math.abs(found.saving)) : spot > 0 ? "not known" : usd(0)}
+                  of={found.hours > 0 || spot === 0 ? (found.saving < 0 ? "more than on demand" : "saved by it") : "saved: no on-demand type of the same machine is configured"}
                 />
               )}
             </div>
@@ -335,10 +335,16 @@ function Missing({ month, labels, now }: { month: Month; labels: readonly string
 
 function Unlabelled({ month, label }: { month: Month; label: string }) {
   const by = `label:${label}`;
-  const asked = useLedger(month, { by });
+  const asked = useLedger(month, { by: `${by},project` });
   return (
     <Shown asked={asked}>
-      {(ledger) => <Figure value={usd(sumsBy(ledger.items, (row) => row.by[by] ?? "").get("(none)") ?? 0)} of={`without the label ${label}`} href={rowsLink(month, [by, "project"])} />}
+      {(ledger) => (
+        <Figure
+          value={usd(sumsBy(ledger.items.filter((row) => row.by["project"] !== "(none)"), (row) => row.by[by] ?? "").get("(none)") ?? 0)}
+          of={`of projects, without the label ${label}`}
+          href={rowsLink(month, [by, "project"])}
+        />
+      )}
     </Shown>
   );
 }

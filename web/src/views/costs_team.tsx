@@ -30,9 +30,9 @@ export function Team({ month, project }: { month: Month; project: string }) {
         <By month={month} project={project} dimension="job" title="By job name" />
         <PerSuccess month={month} project={project} />
         <Lost month={month} project={project} />
-        <Asked project={project} />
         <Waits month={month} project={project} />
       </div>
+      <Asked project={project} />
       <Dearest month={month} project={project} />
     </>
   );
@@ -60,14 +60,30 @@ function Left({ project }: { project: string }) {
           const items = answer.items.filter((each) => !project || each.scope !== "project" || each.whose === project);
           if (items.length === 0) return <p class="empty">No budget is set for this. An admin sets one under budgets.</p>;
           return (
-            <Numbers label="Budgets" heads={["Budget", "", "Spent", "Committed", "Left", "Limit", "Runs out"]}>
-              {items.map((each) => <BudgetRow key={each.name} budget={each} />)}
-            </Numbers>
+            <>
+              {[...items].sort((a, b) => WORST.indexOf(courseOf(a)) - WORST.indexOf(courseOf(b))).slice(0, 3).map((each) => <p key={each.name} class={`verdict ${TONE_OF[courseOf(each)]}`}>{sentenceOf(each)}</p>)}
+              <Numbers label="Budgets" heads={["Budget", "", "Spent", "Committed", "Left", "Limit", "Runs out"]}>
+                {items.map((each) => <BudgetRow key={each.name} budget={each} />)}
+              </Numbers>
+            </>
           );
         }}
       </Shown>
     </Panel>
   );
+}
+
+const WORST: readonly string[] = ["stopped", "over", "likely over", "may be over", "unknown", "on track"];
+
+/** The answer for one budget. */
+function sentenceOf(budget: Budget): string {
+  const of = `of ${usd(Number(budget.limit))}`;
+  if (Number(budget.spent) >= Number(budget.limit)) {
+    return `${budget.name} is spent: ${usd(Number(budget.spent))} ${of}${budget.stopped_until ? "; nothing new starts until its next period" : ""}.`;
+  }
+  const day = runsOutOn(budget);
+  const end = day ? `it runs out on ${day}` : budget.forecast ? `it lasts to the end of ${budget.period}` : "there is no forecast yet";
+  return `${budget.name}: ${usd(Number(budget.left))} left ${of}; ${end}.`;
 }
 
 function BudgetRow({ budget }: { budget: Budget }) {
@@ -81,7 +97,7 @@ function BudgetRow({ budget }: { budget: Budget }) {
       <td class="number">{usd(Number(budget.committed))}</td>
       <td class="number">{usd(Number(budget.left))}</td>
       <td class="number">{usd(Number(budget.limit))}</td>
-      <td class="number">{day ?? (budget.forecast ? "not in its period" : "no forecast yet")}</td>
+      <td class="number">{Number(budget.spent) >= Number(budget.limit) ? "is spent" : (day ?? (budget.forecast ? "not in its period" : "no forecast yet"))}</td>
     </tr>
   );
 }
@@ -89,10 +105,11 @@ function BudgetRow({ budget }: { budget: Budget }) {
 function Now({ month }: { month: Month }) {
   const asked = useAnswer<Outlook>("v1/cost/outlook", { tz: month.tz }, { eachS: EACH_S });
   return (
-    <Panel title="Running now, to the end" note="Of all that you see, in US dollars at what instances cost when they were bought. What runs may add up to its time limit, what has none a quarter of what it has run. What waits is not in it until it begins.">
+    <Panel title="This month, and what runs to its end" note="Direct, caused and shared up to now, of all that you see, in US dollars at what instances cost when they were bought. What runs may add up to its time limit, what has none a quarter of what it has run. What waits is not in it until it begins. Data transfer, snapshots and taxes are not included.">
       <Shown asked={asked}>
         {(answer) => (
           <div class="figures">
+            <Figure value={usd(Number(answer.spent))} of={`this month so far (${answer.time_zone})`} href={rowsLink(month, ["project", "user"])} />
             <Figure value={count(answer.running)} of={answer.running === 1 ? "container runs" : "containers run"} href={link(["containers"], { state: "running" })} />
             <Figure value={usd(Number(answer.running_usd_per_hour))} of="an hour" />
             <Figure value={usd(Number(answer.committed))} of="may be added this month by what runs" />
@@ -255,7 +272,7 @@ function Waits({ month, project }: { month: Month; project: string }) {
       <Shown asked={asked}>
         {(answer) => (
           answer.by_type.length === 0 ? <p class="empty">There is no data: nothing with a place has ended in this time.</p> : (
-            <Numbers label="Wait against cost" heads={["Type", "Market", "Runs", "Wait, median", "90th percentile", "USD each"]}>
+            <Numbers label="Wait against cost" heads={["Type", "Market", "Runs", "Median wait", "90th percentile", "USD each"]}>
               {answer.by_type.map((each) => (
                 <tr key={`${each.instance_type} ${each.market}`}>
                   <th scope="row"><a href={rowsLink(month, ["job", "user"], { type: each.instance_type, project })}>{each.instance_type}</a></th>
