@@ -232,7 +232,7 @@ def test_the_price_in_force_is_of_the_best_source_and_its_latest() -> None:
         row("a", "", 1, "0.5", PriceSource.CONFIG),
         row("a", "", 2, "0.4", PriceSource.DRIVER),
         row("a", "", 3, "0.3", PriceSource.DRIVER),
-        row("a", "", 9, "0.1", PriceSource.DRIVER),
+        row("a", "", 9, "0.3", PriceSource.DRIVER),
         row("a", "z-1", 2, "0.35", PriceSource.HISTORY),
         row("c", "", 1, "0", PriceSource.CONFIG),
     ]

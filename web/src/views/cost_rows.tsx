@@ -1,6 +1,5 @@
 // The rows of the ledger that a number is made of: told apart by what the address says, and filtered.
-import { usePages } from "../parts/answers";
-import { useAnswer } from "../parts/answers";
+import { useAnswer, usePages } from "../parts/answers";
 import { Basis, period } from "../parts/basis";
 import { usd } from "../parts/format";
 import { type Cost, type CostRow, type Ledger, onlyOf } from "../parts/ledger";

@@ -275,13 +275,13 @@ function Leaked({ month }: { month: Month }) {
 function UsefulHours({ month }: { month: Month }) {
   const asked = useLedger(month, { by: "type,zone,state,outcome" });
   return (
-    <Panel title="Reclaims, and what a useful hour costs" note={asked.answer.value && <Basis ledger={asked.answer.value} of="all that a type costs, by the hours of work that succeeded" />}>
+    <Panel title="Reclaims, and what a useful hour costs" note={asked.answer.value && <Basis ledger={asked.answer.value} of="all that a type costs, by the hours of work that succeeded; reclaims are the work that was lost to them, or made way for other work" />}>
       <Shown asked={asked}>
         {(ledger) => {
           const kinds = largest(sumsBy(ledger.items, (row) => `${row.by["type"]}\n${row.by["zone"]}`));
           if (kinds.length === 0) return <p class="empty">There is no data: nothing was booked in this time.</p>;
           return (
-            <Numbers label="USD per useful hour by type and zone" heads={["Type", "Zone", "USD", "Useful hours", "USD each", "Lost to reclaims"]}>
+            <Numbers label="USD per useful hour by type and zone" heads={["Type", "Zone", "USD", "Useful hours", "USD each", "Reclaims"]}>
               {kinds.slice(0, 15).map(([key, whole]) => {
                 const [type = "", zone = ""] = key.split("\n");
                 const rows = ledger.items.filter((row) => row.by["type"] === type && row.by["zone"] === zone && row.by["state"] === "work");

@@ -63,7 +63,7 @@ function Verdict({ month, now, then, outlook, budgets, before }: {
       <Shown asked={now}>
         {(ledger) => (
           <div class="figures">
-            <Figure value={usd(Number(ledger.total.total))} of={month.isOver ? `in ${month.month}` : "this month so far"} href={rowsLink(month, ["project"])} />
+            <Figure value={usd(Number(ledger.total.total))} of={month.isOver ? `in ${month.month} (${month.tz})` : `this month so far (${month.month}, ${month.tz})`} href={rowsLink(month, ["project"])} />
             {!month.isOver && outlook.answer.value && (
               <Figure
                 value={`${usd(Number(outlook.answer.value.forecast.p10))} – ${usd(Number(outlook.answer.value.forecast.p90))}`}
@@ -72,7 +72,7 @@ function Verdict({ month, now, then, outlook, budgets, before }: {
             )}
             {!month.isOver && all.length > 0 && <Figure value={`${usd(inBudgets)} of ${usd(limit)}`} of={`in the ${all.length === 1 ? "month budget" : `${all.length} month budgets`} of projects`} />}
             {lastSpent !== undefined && (
-              <Figure value={usd(lastSpent)} of={month.isOver ? `in ${before.from}, the month before` : "last month up to the same time"} href={rowsLink(before, ["project"])} />
+              <Figure value={usd(lastSpent)} of={month.isOver ? `in ${before.from}, the month before` : `last month up to the same time (${before.from})`} href={rowsLink(before, ["project"])} />
             )}
           </div>
         )}

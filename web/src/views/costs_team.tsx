@@ -2,7 +2,7 @@
 // and what could be had for less.
 import type { Answers } from "../api";
 import { caller } from "../api";
-import { useAnswer } from "../parts/answers";
+import { type Asked, useAnswer } from "../parts/answers";
 import { Basis, period } from "../parts/basis";
 import { type Budget, courseOf, Meter, runsOutOn, TONE_OF } from "../parts/budget";
 import { Numbers, Ranking, Stacked } from "../parts/charts";
@@ -18,8 +18,11 @@ type Efficiency = Answers["EfficiencyAnswer"];
 type Runs = Answers["EndedRunsAnswer"];
 
 const EACH_S = 60;
+/** Many runs are looked at for it. */
+const RUNS_EACH_S = 300;
 
 export function Team({ month, project }: { month: Month; project: string }) {
+  const runs = useAnswer<Runs>("v1/cost/runs", { from: month.from, to: month.to, tz: month.tz, project }, { eachS: RUNS_EACH_S });
   return (
     <>
       <Projects project={project} />
@@ -30,10 +33,10 @@ export function Team({ month, project }: { month: Month; project: string }) {
         <By month={month} project={project} dimension="job" title="By job name" />
         <PerSuccess month={month} project={project} />
         <Lost month={month} project={project} />
-        <Waits month={month} project={project} />
+        <Waits month={month} project={project} asked={runs} />
       </div>
-      <Asked project={project} />
-      <Dearest month={month} project={project} />
+      <Sizes project={project} />
+      <Dearest month={month} asked={runs} />
     </>
   );
 }
@@ -105,11 +108,11 @@ function BudgetRow({ budget }: { budget: Budget }) {
 function Now({ month }: { month: Month }) {
   const asked = useAnswer<Outlook>("v1/cost/outlook", { tz: month.tz }, { eachS: EACH_S });
   return (
-    <Panel title="This month, and what runs to its end" note="Direct, caused and shared up to now, of all that you see, in US dollars at what instances cost when they were bought. What runs may add up to its time limit, what has none a quarter of what it has run. What waits is not in it until it begins. Data transfer, snapshots and taxes are not included.">
+    <Panel title="This month, and what runs to its end" note="Direct, caused and shared up to now, of all that you see, in US dollars. What runs is reckoned at what its instances cost when they were bought: up to its time limit, or without one for a quarter of what it has run. What waits counts once it begins. Data transfer, snapshots and taxes are not included.">
       <Shown asked={asked}>
         {(answer) => (
           <div class="figures">
-            <Figure value={usd(Number(answer.spent))} of={`this month so far (${answer.time_zone})`} href={rowsLink(month, ["project", "user"])} />
+            <Figure value={usd(Number(answer.spent))} of={`this month so far (${month.month}, ${answer.time_zone})`} href={rowsLink(month, ["project", "user"])} />
             <Figure value={count(answer.running)} of={answer.running === 1 ? "container runs" : "containers run"} href={link(["containers"], { state: "running" })} />
             <Figure value={usd(Number(answer.running_usd_per_hour))} of="an hour" />
             <Figure value={usd(Number(answer.committed))} of="may be added this month by what runs" />
@@ -219,7 +222,7 @@ function Lost({ month, project }: { month: Month; project: string }) {
   );
 }
 
-function Asked({ project }: { project: string }) {
+function Sizes({ project }: { project: string }) {
   const asked = useAnswer<Efficiency>("v1/efficiency", { project }, { eachS: EACH_S });
   return (
     <Panel title="Asked against used" note="Of the latest 20,000 runs that succeeded, whenever that was; from 20 runs on a smaller size is suggested. The saving is in US dollars over the runs that were counted, and null where no cheaper type can be bought.">
@@ -256,17 +259,12 @@ function suggestion({ suggested, runs_missing, asked }: Answers["EfficiencyItem"
   return `${suggested.cpus ?? asked.cpus} cpus, ${bytes(suggested.memory ?? asked.memory)}`;
 }
 
-function useRuns(month: Month, project: string) {
-  return useAnswer<Runs>("v1/cost/runs", { from: month.from, to: month.to, tz: month.tz, project }, { eachS: EACH_S });
-}
-
 function aboutRuns(answer: Runs | undefined, month: Month): string {
   const partly = answer && answer.complete === false ? " Only the latest 20,000 that were submitted are looked at." : "";
   return `Of ${answer ? plural(answer.ended, "container") : "containers"} that ended in ${period(month.from, month.to)} (${month.tz}), as of ${answer ? localTime(answer.as_of) : "now"}. In US dollars, direct: what all their attempts cost, once their hours are booked. Not included: what they caused, idle time, data transfer, taxes.${partly}`;
 }
 
-function Waits({ month, project }: { month: Month; project: string }) {
-  const asked = useRuns(month, project);
+function Waits({ month, project, asked }: { month: Month; project: string; asked: Asked<Runs> }) {
   return (
     <Panel title="Wait against cost" note={aboutRuns(asked.answer.value, month)}>
       <Shown asked={asked}>
@@ -291,8 +289,7 @@ function Waits({ month, project }: { month: Month; project: string }) {
   );
 }
 
-function Dearest({ month, project }: { month: Month; project: string }) {
-  const asked = useRuns(month, project);
+function Dearest({ month, asked }: { month: Month; asked: Asked<Runs> }) {
   return (
     <Panel title="The dearest runs" note={aboutRuns(asked.answer.value, month)}>
       <Shown asked={asked}>
