@@ -19,16 +19,14 @@ from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
 from longshore.dispatcher.api.routes.cost_files import CostFileRoutes, cost_file_routes
+from longshore.dispatcher.api.routes.cost_views import CostViewRoutes, cost_view_routes
 from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.efficiency import EfficiencyRoute, efficiency_routes
-from longshore.dispatcher.api.routes.ended_runs import EndedRunsRoute, ended_runs_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
 from longshore.dispatcher.api.routes.instances import InstanceRoutes, instance_routes
 from longshore.dispatcher.api.routes.jobs import JobRoutes, job_routes
 from longshore.dispatcher.api.routes.logs import LogRoutes, log_routes
 from longshore.dispatcher.api.routes.openapi import DOCUMENT, Route, openapi_document
-from longshore.dispatcher.api.routes.outlook import OutlookRoute, outlook_routes
-from longshore.dispatcher.api.routes.prices import PricesRoute, prices_routes
 from longshore.dispatcher.api.routes.reconciling import ReconcileRoutes, reconcile_routes
 from longshore.dispatcher.api.routes.secrets import SecretRoutes, secret_routes
 from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
@@ -60,9 +58,7 @@ class _Parts:
     efficiency: EfficiencyRoute
     budgets: BudgetRoute
     timeline: TimelineRoute
-    outlook: OutlookRoute
-    ended_runs: EndedRunsRoute
-    prices: PricesRoute
+    cost_views: CostViewRoutes
 
 
 def make_app(
@@ -118,9 +114,7 @@ def make_app(
         efficiency=EfficiencyRoute(services.efficiency),
         budgets=BudgetRoute(services.budgets, services.costs),
         timeline=TimelineRoute(services.timeline),
-        outlook=OutlookRoute(services.outlook, services.costs),
-        ended_runs=EndedRunsRoute(services.ended_runs, services.costs),
-        prices=PricesRoute(services.prices, services.costs),
+        cost_views=CostViewRoutes(services.cost_views),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -228,9 +222,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *server_routes(parts.server),
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
-        *outlook_routes(parts.outlook),
-        *ended_runs_routes(parts.ended_runs),
-        *prices_routes(parts.prices),
+        *cost_view_routes(parts.cost_views),
         *budget_routes(parts.budgets),
         *cost_file_routes(parts.cost_files),
         *reconcile_routes(parts.reconciling),

@@ -247,7 +247,7 @@ class Client:
         call = calls.export_cost(month=month, form=form, tz=tz, labels=labels)
         return self._transport.told(self._say.file(call))
 
-    cost_outlook = _asks(calls.cost_outlook)
+    cost_forecast = _asks(calls.cost_forecast)
     ended_runs = _asks(calls.ended_runs)
     prices = _asks(calls.prices)
     reconcile_cost = _asks(calls.reconcile_cost)

@@ -29,7 +29,7 @@ from longshore.dispatcher.api.schemas.containers import (
     SecretAnswer,
     SecretList,
 )
-from longshore.dispatcher.api.schemas.cost import CostAnswer, ReconcileAnswer
+from longshore.dispatcher.api.schemas.cost import CostAnswer, CostForecastAnswer, ReconcileAnswer
 from longshore.dispatcher.api.schemas.efficiency import EfficiencyAnswer
 from longshore.dispatcher.api.schemas.ended_runs import EndedRunsAnswer
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer
@@ -41,7 +41,6 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
-from longshore.dispatcher.api.schemas.outlook import OutlookAnswer
 from longshore.dispatcher.api.schemas.prices import PriceListAnswer
 from longshore.dispatcher.api.schemas.timeline import TimelineAnswer
 from longshore.dispatcher.api.schemas.tokens import (
@@ -187,7 +186,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
     "cost": Endpoint(method="GET", path="/v1/cost"),
     "budgets": Endpoint(method="GET", path="/v1/budgets"),
-    "cost_outlook": Endpoint(method="GET", path="/v1/cost/outlook"),
+    "cost_forecast": Endpoint(method="GET", path="/v1/cost/forecast"),
     "ended_runs": Endpoint(method="GET", path="/v1/cost/runs"),
     "prices": Endpoint(method="GET", path="/v1/prices"),
     "export_cost": Endpoint(method="GET", path="/v1/cost/export"),
@@ -646,10 +645,10 @@ def cost(
     return _listing("cost", CostAnswer, (), **filters)
 
 
-def cost_outlook(*, tz: str | None = None) -> TypedCall[OutlookAnswer]:
+def cost_forecast(*, tz: str | None = None) -> TypedCall[CostForecastAnswer]:
     """Return where this month of a time zone stands, and where it will likely end; None is UTC."""
     query = [] if tz is None else [("tz", tz)]
-    return _typed(OutlookAnswer, "cost_outlook", query=query)
+    return _typed(CostForecastAnswer, "cost_forecast", query=query)
 
 
 def ended_runs(

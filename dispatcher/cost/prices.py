@@ -10,7 +10,7 @@ bought; where the configuration says 0, nobody knows its price.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from types import MappingProxyType
@@ -117,6 +117,8 @@ class PricesInForce:
 
     book: PriceBook
     at_ms: int
+    #: When live prices were told last, in seconds since the epoch, by type.
+    told_at: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, bill: InstanceBill) -> UnitPrice:
         """Return what an hour of an instance costs at that time."""

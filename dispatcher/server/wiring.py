@@ -250,7 +250,6 @@ class Server:
             heard_at=performer.last_contact,
             leftovers=performer.leftovers,
             prices=prices.in_force,
-            prices_told_at=lambda: prices.told_at,
             sender=sender,
             **_as_configured(config),
             watched=[*entry.watched(sender), *self._export_files(stack, store), *wrong],

@@ -5,16 +5,12 @@ Stands alone: each question about cost has a service of its own.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from longshore.dispatcher.cost.prices import PriceBook
-from longshore.dispatcher.domain.ledger import PriceRow, ms_of
+from longshore.dispatcher.cost.prices import PricesInForce
+from longshore.dispatcher.domain.ledger import PriceRow
 from longshore.dispatcher.engine.view import EngineView
-from longshore.dispatcher.service.contracts import Unavailable
-from longshore.dispatcher.store.errors import StoreBusy
-from longshore.dispatcher.store.store import Store
 from longshore.drivers.interface import InstanceType
 
 
@@ -35,23 +31,21 @@ class PriceListService:
         self,
         *,
         view: EngineView,
-        store: Store,
         now: Callable[[], float],
-        told_at: Callable[[], Mapping[str, float]],
+        prices: Callable[[], PricesInForce],
     ) -> None:
-        """`told_at` is when live prices were told last, by type."""
-        self._view, self._store, self.now = view, store, now
-        self._told_at = told_at
+        """`prices` tells those of now."""
+        self._view, self.now, self._prices = view, now, prices
 
-    async def prices(self) -> list[ListedPrice]:
-        """Return the prices that hold now, by type and zone; raises `Unavailable`."""
-        now_ms, types, told_at = ms_of(self.now()), self._view.types(), self._told_at()
-        try:
-            rows = await asyncio.to_thread(self._store.ledger.prices, now_ms)
-        except StoreBusy as error:
-            raise Unavailable(str(error)) from error
+    def prices(self) -> list[ListedPrice]:
+        """Return the prices that hold now, by type and zone."""
+        types, prices = self._view.types(), self._prices()
         return [
-            ListedPrice(type_=types[row.type_name], row=row, told_at=told_at.get(row.type_name))
-            for row in PriceBook(rows).in_force(now_ms)
+            ListedPrice(
+                type_=types[row.type_name],
+                row=row,
+                told_at=prices.told_at.get(row.type_name),
+            )
+            for row in prices.book.in_force(prices.at_ms)
             if row.type_name in types
         ]

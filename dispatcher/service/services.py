@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from longshore.dispatcher.config.model import CostConfig, EngineName, LimitsConfig
@@ -18,9 +18,9 @@ from longshore.dispatcher.service.budgets import BudgetService, BudgetSettings
 from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExports
 from longshore.dispatcher.service.cost_reconciling import Reconciler
+from longshore.dispatcher.service.cost_views import CostViews, make_cost_views
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
-from longshore.dispatcher.service.ended_runs import EndedRunService
 from longshore.dispatcher.service.estimates import EstimateService
 from longshore.dispatcher.service.events import Broker, ContainerNotifier
 from longshore.dispatcher.service.health import HealthService, Watched
@@ -34,8 +34,6 @@ from longshore.dispatcher.service.instances import (
 )
 from longshore.dispatcher.service.jobs import JobService
 from longshore.dispatcher.service.logs import LogService
-from longshore.dispatcher.service.outlook import OutlookService
-from longshore.dispatcher.service.price_list import PriceListService
 from longshore.dispatcher.service.secrets import SecretService
 from longshore.dispatcher.service.spent import SpentService
 from longshore.dispatcher.service.telling import Sender, Teller
@@ -70,9 +68,7 @@ class Services:
     spent: SpentService
     budgets: BudgetService
     timeline: TimelineService
-    outlook: OutlookService
-    ended_runs: EndedRunService
-    prices: PriceListService
+    cost_views: CostViews
     #: The Prometheus text exposition of this moment.
     metrics: Callable[[], bytes]
 
@@ -99,18 +95,16 @@ def make_services(
     biller: FocusContext = UNKNOWN_BILLER,
     leftovers: Leftovers = no_leftovers,
     prices: Prices = as_bought,
-    prices_told_at: Callable[[], Mapping[str, float]] = dict,
     watched: Sequence[Watched] = (),
 ) -> Services:
     """Return the services of one dispatcher.
 
     `new_id` gives the random part of ids, `random_bytes` so many that nobody guesses; `heard_at`
     is when a worker's session was last heard, `leftovers` what stays of instances that are gone,
-    `prices` those of now and `prices_told_at` when live ones were told last, by type; `engine` is
-    what instances are to run containers with, and `limits` bound what may wait. `vault` has the
-    secrets, and the store; `watched` is what else may go wrong, `cost` how cost is told, `budgets`
-    what is looked at of it, and `biller` what files say of who bills. `sender` is None where there
-    are no webhooks.
+    `prices` those of now; `engine` is what instances are to run containers with, and `limits`
+    bound what may wait. `vault` has the secrets, and the store; `watched` is what else may go
+    wrong, `cost` how cost is told, `budgets` what is looked at of it, and `biller` what files say
+    of who bills. `sender` is None where there are no webhooks.
     """
     view, store = runtime.view, vault.store
     admission = AdmissionController(
@@ -145,13 +139,18 @@ def make_services(
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
         timeline=TimelineService(store=store, now=now),
-        outlook=OutlookService(view=view, store=store, now=now, labels=cost.labels, prices=prices),
-        ended_runs=EndedRunService(store=store, now=now),
-        prices=PriceListService(view=view, store=store, now=now, told_at=prices_told_at),
-        metrics=lambda: metrics.exposition(
-            now(), problems=health.problems(), vitals=health.vitals()
-        ),
+        cost_views=make_cost_views(view, store, now, cost=cost, prices=prices),
+        metrics=_exposition(metrics, health, now),
     )
+
+
+def _exposition(
+    metrics: Metrics, health: HealthService, now: Callable[[], float]
+) -> Callable[[], bytes]:
+    def told() -> bytes:
+        return metrics.exposition(now(), problems=health.problems(), vitals=health.vitals())
+
+    return told
 
 
 def _budgets(

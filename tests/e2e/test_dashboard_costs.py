@@ -37,7 +37,6 @@ CONFIG: dict[str, Any] = {
         "here": {"provider_type": "h", "cpus": 4, "memory": "4GiB", "price_per_hour": 0.2},
     },
     "engine": {"name": "process", "run_as": "nobody"},
-    "pool": {"idle_timeout_s": 600},
     "scheduler": {"max_instances": 1},
     "cost": {"labels": ["team"]},
     "budgets": {
@@ -232,11 +231,11 @@ def test_a_payer_sees_whether_it_is_on_track_and_why_not(
     with visit(browser, server.url) as seen:
         seen.login(ada)
         seen.page.get_by_role("link", name="Costs").click()
-        whole, outlook = cost(server, ada), server.call("GET", "/v1/cost/outlook", **shown(ada))
+        whole, told_of = cost(server, ada), server.call("GET", "/v1/cost/forecast", **shown(ada))
         track = panel_of(seen, "Are we on track?")
         assert "Not on track: speech is spent." in track.text()
         assert track.figure("this month so far") == near(whole["total"]["total"])
-        assert track.figure("likely") == near(outlook["forecast"]["p10"])
+        assert track.figure("likely") == near(told_of["forecast"]["p10"])
         assert "UTC" in track.text()
         assert "Not included: data transfer and NAT" in track.text()
         last_month = track.figure("last month up to the same time")
@@ -300,11 +299,11 @@ def test_a_lead_sees_what_is_left_and_who_spends_it(
         assert left.row("vision", 3) == near(budget["left"])
         assert left.cell("vision", 5) == "not in its period"
         assert "it lasts to the end of" in left.text()
-        outlook = server.call("GET", "/v1/cost/outlook", **shown(lea))
+        told_of = server.call("GET", "/v1/cost/forecast", **shown(lea))
         now = panel_of(seen, "This month, and what runs to its end")
-        assert now.figure("this month so far") == near(outlook["spent"])
-        assert now.figure("container runs") == outlook["running"] == 1
-        assert now.figure("may be added") == near(outlook["committed"])
+        assert now.figure("this month so far") == near(told_of["spent"])
+        assert now.figure("container runs") == told_of["running"] == 1
+        assert now.figure("may be added") == near(told_of["committed"])
         for panel, dimension in (("By user", "user"), ("By job name", "job")):
             for name, amount in sums(cost(server, lea, f"by={dimension}"), dimension).items():
                 assert panel_of(seen, panel).row(name) == near(amount)
@@ -337,7 +336,7 @@ def test_an_admin_sees_what_is_waste_and_what_moves_it(
         waste = panel_of(seen, "What is waste, and what moves it")
         assert waste.figure("not work") == near(sum(causes.values()) - causes["work"])
         assert waste.row("room") == near(causes["room"])
-        assert "pool.idle_timeout_s" in waste.cell("empty", 2)
+        assert "how long an idle instance is kept" in waste.cell("empty", 2)
         room = panel_of(seen, "Room beside work, and who keeps it")
         assert room.figure("an hour is room") == pytest.approx(0.2 * 0.875, abs=0.001)
         assert room.panel.get_by_role("link", name=re.compile("^c-")).count() == 1

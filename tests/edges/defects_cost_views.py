@@ -6,24 +6,24 @@ from typing import Final
 
 from tests.edges.defect import EdgeDefect
 
-_TESTS = "tests/unit/test_cost_outlook.py::"
+_TESTS = "tests/unit/test_cost_views.py::"
 _WHO = f"{_TESTS}test_who_looks_ahead_sees_no_more_than_of_cost"
-_OUTLOOK = "dispatcher/cost/outlook.py"
+_FORECAST = "dispatcher/cost/month_forecast.py"
 _RUNS = "dispatcher/domain/ended_runs.py"
 
 COST_VIEWS: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
-        name="the_outlook_adds_up_what_others_spent",
+        name="a_forecast_adds_up_what_others_spent",
         guard="Who looks ahead is told of what they see of cost, and no more",
-        file=_OUTLOOK,
+        file=_FORECAST,
         old="for group, total in totals.items() if seen.sees(group))",
         new="for _, total in totals.items() if seen)",
         test=_WHO,
     ),
     EdgeDefect(
-        name="the_outlook_counts_what_others_run",
+        name="a_forecast_counts_what_others_run",
         guard="Who looks ahead is told of their own running work",
-        file=_OUTLOOK,
+        file=_FORECAST,
         old="[each for each in works if seen.sees(each.account)]",
         new="list(works)",
         test=_WHO,

@@ -206,7 +206,7 @@ ROWS = (
     Row(method="POST", path="/v1/tokens/{id}/revoke", thing="token", body={}, whom="admin"),
     Row(method="GET", path="/v1/whoami", whom="known"),
     Row(method="GET", path="/v1/cost"),
-    Row(method="GET", path="/v1/cost/outlook"),
+    Row(method="GET", path="/v1/cost/forecast"),
     Row(method="GET", path="/v1/cost/runs"),
     Row(method="GET", path="/v1/prices", whom="admin"),
     Row(method="GET", path="/v1/budgets"),

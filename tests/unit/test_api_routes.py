@@ -289,7 +289,7 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/tokens/{id}/revoke",
         "/v1/whoami",
         "/v1/cost",
-        "/v1/cost/outlook",
+        "/v1/cost/forecast",
         "/v1/cost/runs",
         "/v1/prices",
         "/v1/budgets",

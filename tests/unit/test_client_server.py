@@ -153,7 +153,7 @@ def cases(ids: dict[str, str]) -> Cases:
         "whoami": ((), {}, "CallerAnswer"),
         "cost": ((), {"by": ["project"], "step": "day"}, "list"),
         "audit": ((), {"user": "grace"}, "list"),
-        "cost_outlook": ((), {"tz": "Europe/Berlin"}, "OutlookAnswer"),
+        "cost_forecast": ((), {"tz": "Europe/Berlin"}, "CostForecastAnswer"),
         "ended_runs": ((), {"since": "2026-10", "user": "grace"}, "EndedRunsAnswer"),
         "prices": ((), {}, "PriceListAnswer"),
         "budgets": ((), {}, "BudgetsAnswer"),

@@ -632,7 +632,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/cost/outlook": {
+    "/v1/cost/forecast": {
         parameters: {
             query?: never;
             header?: never;
@@ -643,7 +643,7 @@ export interface paths {
          * Show where this month's cost stands, and where it will likely end
          * @description Of what the caller sees of cost: a user its own, a lead its projects, an admin everything, and what instances cost now.
          */
-        get: operations["show_cost_outlook"];
+        get: operations["show_cost_forecast"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2329,7 +2329,7 @@ export interface components {
             instance_hours: number;
         };
         /**
-         * OutlookAnswer
+         * CostForecastAnswer
          * @description This month of a time zone, for whoever asks: what they see of `/v1/cost`, and no more.
          *
          *         `spent` is up to `as_of`, `committed` what runs may add in the month, and `forecast` what it
@@ -2337,7 +2337,7 @@ export interface components {
          *         `running_usd_per_hour` together. `pool` is null for who is no admin. `labels` are the keys of
          *         labels by which cost can be told apart.
          */
-        OutlookAnswer: {
+        CostForecastAnswer: {
             from: string | null;
             to: string | null;
             time_zone: string;
@@ -4388,10 +4388,10 @@ export interface operations {
             503: components["responses"]["503"];
         };
     };
-    show_cost_outlook: {
+    show_cost_forecast: {
         parameters: {
             query?: {
-                /** @description The IANA time zone of the month, as `Europe/Berlin`. Left out it is UTC. */
+                /** @description The IANA time zone of days and months, as `Europe/Berlin`. Left out it is UTC. */
                 tz?: string;
             };
             header?: never;
@@ -4406,7 +4406,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OutlookAnswer"];
+                    "application/json": components["schemas"]["CostForecastAnswer"];
                 };
             };
             400: components["responses"]["400"];

@@ -11,7 +11,7 @@ import { Figure, Panel, Shown, State } from "../parts/panel";
 import { link } from "../router";
 import type { Month } from "./costs";
 
-type Outlook = Answers["OutlookAnswer"];
+type Forecast = Answers["CostForecastAnswer"];
 type Prices = Answers["PriceListAnswer"];
 type Leaks = Answers["LeakList"];
 type Budgets = Answers["BudgetsAnswer"];
@@ -38,7 +38,7 @@ export function Operation({ month }: { month: Month }) {
 }
 
 function Rate({ month }: { month: Month }) {
-  const asked = useAnswer<Outlook>("v1/cost/outlook", { tz: month.tz }, { eachS: EACH_S });
+  const asked = useAnswer<Forecast>("v1/cost/forecast", { tz: month.tz }, { eachS: EACH_S });
   return (
     <Panel title="What it costs now" note={NOW}>
       <Shown asked={asked}>

@@ -12,23 +12,23 @@ import { Figure, Panel, Shown } from "../parts/panel";
 import { setQuery } from "../router";
 import type { Month } from "./costs";
 
-type Outlook = Answers["OutlookAnswer"];
+type Forecast = Answers["CostForecastAnswer"];
 type Budgets = Answers["BudgetsAnswer"];
 type Prices = Answers["PriceListAnswer"];
 
 const EACH_S = 60;
 
 export function Payer({ month, by }: { month: Month; by: string }) {
-  const outlook = useAnswer<Outlook>("v1/cost/outlook", { tz: month.tz }, { eachS: EACH_S });
+  const forecast = useAnswer<Forecast>("v1/cost/forecast", { tz: month.tz }, { eachS: EACH_S });
   const budgets = useAnswer<Budgets>("v1/budgets", {}, { on: (change) => change.kind === "budget", eachS: EACH_S });
-  const labels = outlook.answer.value?.labels ?? [];
+  const labels = forecast.answer.value?.labels ?? [];
   const before: Span = { tz: month.tz, from: monthsLater(month.month, -1), to: month.isOver ? month.month : sameTimeLastMonth(month.tz) };
   const now = useLedger(month, { by });
   const then = useLedger(before, { by });
   return (
     <>
       <Panel title="Are we on track?" note={now.answer.value && <Basis ledger={now.answer.value} />}>
-        <Verdict month={month} now={now} then={then} outlook={outlook} budgets={budgets} before={before} />
+        <Verdict month={month} now={now} then={then} forecast={forecast} budgets={budgets} before={before} />
       </Panel>
       <div class="panels wide">
         <ByDimension month={month} by={by} labels={labels} now={now} then={then} />
@@ -49,8 +49,8 @@ function ofProjects(budgets: readonly Budget[]): Budget[] {
   return months.filter((each) => !seen.has(each.whose) && seen.add(each.whose));
 }
 
-function Verdict({ month, now, then, outlook, budgets, before }: {
-  month: Month; now: Asked<Ledger>; then: Asked<Ledger>; outlook: Asked<Outlook>; budgets: Asked<Budgets>; before: Span;
+function Verdict({ month, now, then, forecast, budgets, before }: {
+  month: Month; now: Asked<Ledger>; then: Asked<Ledger>; forecast: Asked<Forecast>; budgets: Asked<Budgets>; before: Span;
 }) {
   const all = ofProjects(budgets.answer.value?.items ?? []);
   const limit = all.reduce((sum, each) => sum + Number(each.limit), 0);
@@ -64,10 +64,10 @@ function Verdict({ month, now, then, outlook, budgets, before }: {
         {(ledger) => (
           <div class="figures">
             <Figure value={usd(Number(ledger.total.total))} of={month.isOver ? `in ${month.month} (${month.tz})` : `this month so far (${month.month}, ${month.tz})`} href={rowsLink(month, ["project"])} />
-            {!month.isOver && outlook.answer.value && (
+            {!month.isOver && forecast.answer.value && (
               <Figure
-                value={`${usd(Number(outlook.answer.value.forecast.p10))} – ${usd(Number(outlook.answer.value.forecast.p90))}`}
-                of={`by the end of the month, likely ${usd(Number(outlook.answer.value.forecast.p50))} (p10 to p90)`}
+                value={`${usd(Number(forecast.answer.value.forecast.p10))} – ${usd(Number(forecast.answer.value.forecast.p90))}`}
+                of={`by the end of the month, likely ${usd(Number(forecast.answer.value.forecast.p50))} (p10 to p90)`}
               />
             )}
             {!month.isOver && all.length > 0 && <Figure value={`${usd(inBudgets)} of ${usd(limit)}`} of={`in the ${all.length === 1 ? "month budget" : `${all.length} month budgets`} of projects`} />}
@@ -80,7 +80,7 @@ function Verdict({ month, now, then, outlook, budgets, before }: {
       {now.answer.value && lastSpent !== undefined && (
         <p>Against {month.isOver ? "the month before" : "last month up to the same time"}: <Change now={Number(now.answer.value.total.total)} before={lastSpent} told={usd} /></p>
       )}
-      {outlook.problem.value && <p class="problem" role="alert">{outlook.problem.value}</p>}
+      {forecast.problem.value && <p class="problem" role="alert">{forecast.problem.value}</p>}
       {then.problem.value && <p class="problem" role="alert">{then.problem.value}</p>}
       {!month.isOver && <Standings budgets={budgets.answer.value?.items ?? []} />}
     </>

@@ -12,7 +12,7 @@ import { Figure, Panel, Shown, State } from "../parts/panel";
 import { link, setQuery } from "../router";
 import type { Month } from "./costs";
 
-type Outlook = Answers["OutlookAnswer"];
+type Forecast = Answers["CostForecastAnswer"];
 type Budgets = Answers["BudgetsAnswer"];
 type Efficiency = Answers["EfficiencyAnswer"];
 type Runs = Answers["EndedRunsAnswer"];
@@ -106,7 +106,7 @@ function BudgetRow({ budget }: { budget: Budget }) {
 }
 
 function Now({ month }: { month: Month }) {
-  const asked = useAnswer<Outlook>("v1/cost/outlook", { tz: month.tz }, { eachS: EACH_S });
+  const asked = useAnswer<Forecast>("v1/cost/forecast", { tz: month.tz }, { eachS: EACH_S });
   return (
     <Panel title="This month, and what runs to its end" note="Direct, caused and shared up to now, of all that you see, in US dollars. What runs is reckoned at what its instances cost when they were bought: up to its time limit, or without one for a quarter of what it has run. What waits counts once it begins. Data transfer, snapshots and taxes are not included.">
       <Shown asked={asked}>

@@ -10,10 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from longshore.dispatcher.api.render.prices import price_list_answer
 from longshore.dispatcher.cost.budget_use import RunningWork
 from longshore.dispatcher.cost.money import usd_grains
-from longshore.dispatcher.cost.outlook import outlook_of
-from longshore.dispatcher.cost.prices import PriceBook
+from longshore.dispatcher.cost.month_forecast import month_forecast_of
+from longshore.dispatcher.cost.prices import PriceBook, PricesInForce
 from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.cost.rollups import Totals
 from longshore.dispatcher.domain.containers import ContainerState
@@ -37,9 +38,12 @@ from longshore.dispatcher.domain.ledger import (
 )
 from longshore.dispatcher.domain.periods import PeriodKind, period_at
 from longshore.dispatcher.domain.principals import Door, Principal, Role
+from longshore.dispatcher.service.price_list import PriceListService
 from longshore.dispatcher.service.services import Services
 from tests.api_server import Client, connected, serving
 from tests.rigs.api import ApiRig
+from tests.rigs.engine import Rig
+from tests.samples import make_type
 
 SPEC = {"command": ["true"], "cpus": 1, "memory": "1GiB"}
 DAY_S = 86_400.0
@@ -77,19 +81,19 @@ async def worked(client: Client) -> list[str]:
 async def test_the_month_is_what_cost_tells_and_what_runs_is_in_its_end() -> None:
     async with connected() as client:
         await worked(client)
-        status, outlook = await client.call("GET", "/v1/cost/outlook?tz=Europe/Berlin")
+        status, month = await client.call("GET", "/v1/cost/forecast?tz=Europe/Berlin")
         _, cost = await client.call("GET", "/v1/cost?tz=Europe/Berlin")
         assert status == 200
-        assert outlook["spent"] == cost["total"]["total"] > 0
-        assert outlook["running"] == 1
-        assert outlook["running_usd_per_hour"] > 0
-        assert outlook["committed"] > 0
-        told = outlook["forecast"]
-        assert outlook["spent"] <= told["p10"] <= told["p50"] <= told["p90"]
-        (rate,) = outlook["pool"]["states"]
-        assert (rate["instances"], outlook["pool"]["limit_usd_per_hour"]) == (1, 0)
+        assert month["spent"] == cost["total"]["total"] > 0
+        assert month["running"] == 1
+        assert month["running_usd_per_hour"] > 0
+        assert month["committed"] > 0
+        spread = month["forecast"]
+        assert month["spent"] <= spread["p10"] <= spread["p50"] <= spread["p90"]
+        (rate,) = month["pool"]["states"]
+        assert (rate["instances"], month["pool"]["limit_usd_per_hour"]) == (1, 0)
         assert rate["usd_per_hour"] > 0
-        status, answer = await client.call("GET", "/v1/cost/outlook?tz=Mars")
+        status, answer = await client.call("GET", "/v1/cost/forecast?tz=Mars")
         assert (status, answer["errors"][0]["path"]) == (400, "tz")
 
 
@@ -121,7 +125,9 @@ def month_of(seen: Seen) -> Any:
         for project, user in (("a", "ann"), ("a", "bob"), ("b", "eve"))
     ]
     month = period_at(PeriodKind.MONTH, "UTC", 40 * DAY_S)
-    return outlook_of(month, 40 * DAY_S, seen=seen, spent=groups, days=[groups] * 9, works=works)
+    return month_forecast_of(
+        month, 40 * DAY_S, seen=seen, spent=groups, days=[groups] * 9, works=works
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +179,7 @@ async def test_who_asks_for_ended_runs_is_told_of_its_own() -> None:
 
         async def ended(role: Role, user: str, *projects: str) -> int:
             caller = Principal(user=user, role=role, door=Door.TOKEN, projects=projects)
-            return (await services.ended_runs.report(everything, caller=caller)).ended
+            return (await services.cost_views.runs.report(everything, caller=caller)).ended
 
         assert await ended(Role.ADMIN, "ada") == 2
         assert await ended(Role.LEAD, "lea", "a") == 1
@@ -224,6 +230,25 @@ async def test_prices_are_listed_with_who_says_so() -> None:
 def row(name: str, zone: str, at_ms: int, usd: str, source: PriceSource) -> PriceRow:
     price = UnitPrice(nusd_per_hour=int(Decimal(usd) * 10**9), source=source)
     return PriceRow(type_name=name, zone=zone, valid_from_ms=at_ms, price=price)
+
+
+def test_a_live_price_is_listed_with_when_it_was_told() -> None:
+    rig = Rig(make_type(1), make_type(2))
+    first, second = sorted(rig.types)
+    rows = [
+        row(first, "", 1, "0.5", PriceSource.CONFIG),
+        row(first, "", 2, "0.4", PriceSource.DRIVER),
+        row("gone", "", 1, "0.2", PriceSource.CONFIG),
+        row(second, "", 1, "0", PriceSource.CONFIG),
+    ]
+    prices = PricesInForce(book=PriceBook(rows), at_ms=5, told_at={first: 4.0})
+    listed = PriceListService(view=rig.view, now=lambda: 5.0, prices=lambda: prices).prices()
+    told = price_list_answer(listed, currency="USD", as_of=5.0).items
+    assert [(each.instance_type, each.usd_per_hour, each.source) for each in told] == [
+        (first, Decimal("0.4"), "driver"),
+        (second, None, "none"),
+    ]
+    assert [each.told_at for each in told] == ["1970-01-01T00:00:04.000Z", None]
 
 
 def test_the_price_in_force_is_of_the_best_source_and_its_latest() -> None:

@@ -16,7 +16,7 @@ from longshore.dispatcher.domain.periods import Period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class MonthForecast:
     """What a reader's work has cost in a period that goes on, and what will be added."""
 
     period: Period
@@ -29,7 +29,7 @@ class Outlook:
     running_nusd_per_hour: int
 
 
-def outlook_of(
+def month_forecast_of(
     period: Period,
     now: float,
     *,
@@ -37,7 +37,7 @@ def outlook_of(
     spent: Totals,
     days: Sequence[Totals],
     works: Sequence[RunningWork],
-) -> Outlook:
+) -> MonthForecast:
     """Return how a period stands for a reader who sees only this.
 
     `spent` has the sums of the period up to `now` (seconds since the epoch), `days` those of each
@@ -45,7 +45,7 @@ def outlook_of(
     """
     own = [each for each in works if seen.sees(each.account)]
     spent_grains = _grains(spent, seen)
-    return Outlook(
+    return MonthForecast(
         period=period,
         spent_grains=spent_grains,
         committed_grains=committed_of(own, max(0.0, period.ends_at - now)),

@@ -13,20 +13,19 @@ from decimal import Decimal
 
 from longshore.dispatcher.cost.budget_use import RunningWork, hours_in
 from longshore.dispatcher.cost.forecast import MOST_DAYS
-from longshore.dispatcher.cost.outlook import Outlook, outlook_of
+from longshore.dispatcher.cost.month_forecast import MonthForecast, month_forecast_of
 from longshore.dispatcher.cost.prices import PricesInForce
 from longshore.dispatcher.cost.report import Seen
 from longshore.dispatcher.domain.periods import PeriodKind, days_of, period_at
 from longshore.dispatcher.domain.principals import Principal
-from longshore.dispatcher.domain.schedules import time_zone_problem
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.instance_views import price_now
 from longshore.dispatcher.service.contracts import Unavailable
+from longshore.dispatcher.service.cost_periods import month_in
 from longshore.dispatcher.service.costs import seen_by, totals_until
 from longshore.dispatcher.service.running_work import running_work
 from longshore.dispatcher.store.errors import StoreBusy
 from longshore.dispatcher.store.store import Store
-from longshore.drivers.errors import InvalidRequest
 
 _HOUR_S = 3600
 _DAY_S = 86_400.0
@@ -50,10 +49,10 @@ class PoolRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostOutlook:
+class ForecastReport:
     """What a caller is told of its month."""
 
-    outlook: Outlook
+    month: MonthForecast
     #: What only admins are told, None for others.
     pool: PoolRate | None
     #: The keys of labels that are dimensions, sorted.
@@ -61,7 +60,7 @@ class CostOutlook:
     as_of: float
 
 
-class OutlookService:
+class CostForecastService:
     """Looks ahead; used on the loop's thread."""
 
     def __init__(
@@ -77,22 +76,21 @@ class OutlookService:
         self._view, self._store, self._now = view, store, now
         self._labels, self._prices = tuple(sorted(labels)), prices
 
-    async def outlook(self, *, time_zone: str, caller: Principal) -> CostOutlook:
+    async def forecast(self, *, time_zone: str, caller: Principal) -> ForecastReport:
         """Return how this month of a time zone stands for a caller.
 
         Raises `InvalidRequest` for a zone that is not known, `Unavailable` when the store cannot be
         read now.
         """
-        if problem := time_zone_problem(time_zone):
-            raise InvalidRequest([("tz", problem)])
         now, seen = self._now(), seen_by(caller)
+        month_in("", time_zone=time_zone, now=now)  # raises for a zone that is not known
         works = running_work(self._view, now)
         try:
             found = await asyncio.to_thread(self._look, time_zone, now, seen, works)
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
-        return CostOutlook(
-            outlook=found,
+        return ForecastReport(
+            month=found,
             pool=self._pool_rate() if caller.is_admin else None,
             labels=self._labels,
             as_of=now,
@@ -100,7 +98,7 @@ class OutlookService:
 
     def _look(
         self, time_zone: str, now: float, seen: Seen, works: Sequence[RunningWork]
-    ) -> Outlook:
+    ) -> MonthForecast:
         month = period_at(PeriodKind.MONTH, time_zone, now)
         today = period_at(PeriodKind.DAY, time_zone, now)
         days = days_of(time_zone, today.starts_at - MOST_DAYS * _DAY_S, today.starts_at)
@@ -113,7 +111,7 @@ class OutlookService:
             self._store, [*spans, hours_in(month, now)], now, labels=(), needed=needed
         )
         *of_days, spent = totals
-        return outlook_of(month, now, seen=seen, spent=spent, days=of_days, works=works)
+        return month_forecast_of(month, now, seen=seen, spent=spent, days=of_days, works=works)
 
     def _pool_rate(self) -> PoolRate:
         prices = self._prices()
