@@ -14,6 +14,7 @@ const ENTRIES: readonly Entry[] = [
   { path: "", name: "Overview" },
   { path: "containers", name: "Queue" },
   { path: "jobs", name: "Jobs" },
+  { path: "costs", name: "Costs" },
   { path: "instances", name: "Instances", forAdmins: true },
   { path: "audit", name: "Audit", forAdmins: true },
 ];

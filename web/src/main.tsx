@@ -9,6 +9,7 @@ import "./style.css";
 import { Audit } from "./views/audit";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
+import { Costs } from "./views/costs";
 import { InstanceView, Instances } from "./views/instances";
 import { JobView } from "./views/job";
 import { Jobs } from "./views/jobs";
@@ -26,6 +27,8 @@ function View() {
       return id === undefined ? <Jobs /> : <JobView key={id} id={id} />;
     case "instances":
       return id === undefined ? <Instances /> : <InstanceView key={id} id={id} />;
+    case "costs":
+      return <Costs />;
     case "audit":
       return <Audit />;
     default:

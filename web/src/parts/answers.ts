@@ -18,12 +18,22 @@ const LEAST_WAIT_MS = 1000;
  * Ask for something, and again when changes of these kinds come (at most once a second), or every
  * `eachS` seconds where no event tells.
  */
-export function useAnswer<T>(
-  path: string,
-  query: Query = {},
-  { on, eachS }: { on?: (change: Change) => boolean; eachS?: number } = {},
-): Asked<T> {
+export function useAnswer<T>(path: string, query: Query = {}, renewal: Renewal = {}): Asked<T> {
   const target = withQuery(path, query);
+  return useLoaded(target, (abort) => get<T>(target, {}, abort), renewal);
+}
+
+export interface Renewal {
+  readonly on?: (change: Change) => boolean;
+  readonly eachS?: number;
+}
+
+/** The same for what takes more than one request: `target` says what is asked for. */
+export function useLoaded<T>(
+  target: string,
+  load: (abort: AbortSignal) => Promise<T>,
+  { on, eachS }: Renewal = {},
+): Asked<T> {
   const asked = useMemo(
     () => ({ answer: signal<T | undefined>(undefined), problem: signal(""), at: signal(0) }),
     [target],
@@ -42,7 +52,7 @@ export function useAnswer<T>(
       }
       running = true;
       try {
-        asked.answer.value = await get<T>(target, {}, abort.signal);
+        asked.answer.value = await load(abort.signal);
         asked.problem.value = "";
         asked.at.value = Date.now();
       } catch (error) {
