@@ -205,7 +205,7 @@ class ReconcileAnswer(msgspec.Struct, frozen=True, kw_only=True):
     corrections: int
 
 
-# ---- prices ---------------------------------------------------------------------------------------
+# ---- prices --------------------------------------------------------------------------------------
 
 
 class PriceAnswer(msgspec.Struct, frozen=True, kw_only=True):
