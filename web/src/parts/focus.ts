@@ -15,9 +15,11 @@ export function useKeptFocus(box: RefObject<HTMLElement | null>, view: string): 
       around = [];
       for (let each = event.target; each instanceof HTMLElement && each !== whole; each = each.parentElement) around.push(each);
     };
-    const leave = (event: FocusEvent): void => {
-      // Who goes elsewhere, or to the window's own controls, has not lost it.
-      if (event.relatedTarget !== null || (event.target as HTMLElement).isConnected) around = [];
+    const leave = (): void => {
+      // Whether it leaves the page, or somebody has put it down, is known when this has happened.
+      setTimeout(() => {
+        if (around[0]?.isConnected && document.activeElement === document.body) around = [];
+      });
     };
     const look = (): void => {
       if (document.activeElement !== document.body || around[0]?.isConnected !== false) return;
