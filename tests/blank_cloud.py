@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from longshore.drivers.errors import CloudError
 from longshore.drivers.interface import TOKEN_TAG, HostKeyVerdict, Instance, InstanceType
 from longshore.drivers.registry import Capability, DriverContext, DriverInfo
 
 
 class BlankParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """There are none."""
+    """`refusal` is what each create call is refused with, "" for none."""
+
+    refusal: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +47,8 @@ class BlankInstance:
 class BlankCloud:
     """The account."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: str) -> None:
+        self._refusal = refusal
         self._lock = threading.Lock()
         self._tags: dict[str, Mapping[str, str]] = {}
         self._ids: dict[str, str] = {}
@@ -61,6 +65,8 @@ class BlankCloud:
     ) -> Instance:
         """Give out the next id."""
         del instance_type, image, init_command, public_key
+        if self._refusal:
+            raise CloudError(self._refusal)
         with self._lock:
             made = self._ids.setdefault(token, f"i-{len(self._ids):06d}")
             self._tags[made] = {**tags, TOKEN_TAG: token}
@@ -89,8 +95,8 @@ class BlankCloud:
         """Nothing is held."""
 
 
-def _make(_: msgspec.Struct, __: DriverContext) -> BlankCloud:
-    return BlankCloud()
+def _make(parameters: BlankParameters, _: DriverContext) -> BlankCloud:
+    return BlankCloud(parameters.refusal)
 
 
 DRIVER = DriverInfo(

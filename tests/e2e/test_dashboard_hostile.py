@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Dialog
 
 from tests.browser import Visit, chromium, visit
 from tests.conftest import not_tested
-from tests.dispatcher_process import DispatcherProcess, wait_for
+from tests.dispatcher_process import ApiError, DispatcherProcess, wait_for
 
 CONFIG: dict[str, Any] = {
     "instance_types": {
@@ -57,7 +59,7 @@ def views(server: DispatcherProcess) -> tuple[str, ...]:
         server.wait_final(each)
     jobs = [_job(server, text) for text in HOSTILE]
     [instance] = server.instances()
-    for text in HOSTILE:
+    for text in reversed(HOSTILE):
         body = {"idle_behavior": "hold", "reason": line(text)}
         server.call("PUT", f"/v1/instances/{instance}/idle-behavior", body)
     for number, text in enumerate(HOSTILE):
@@ -77,21 +79,23 @@ def views(server: DispatcherProcess) -> tuple[str, ...]:
 
 def line(text: str) -> str:
     """Return what of a text may be a name: the server refuses what turns the reading order."""
-    return text.replace(TURN, "")[:200]
+    return text.replace(TURN, "")[:100]
 
 
 def _talker(server: DispatcherProcess, text: str) -> str:
     """Return a container that has a text in all that its submitter chooses, and writes it."""
-    return server.submit(
-        "sh",
-        "-c",
-        'echo "$TEXT"; echo "$TEXT" >&2; exit 3',
-        text,
-        name=line(text),
-        env={"TEXT": text},
-        labels={"x": line(text)},
+    owner = server.call("POST", "/v1/tokens", {"user": line(text), "projects": ["p"]})
+    wanted = {
+        "command": ["sh", "-c", 'echo "$TEXT"; echo "$TEXT" >&2; exit 3', text],
+        "name": line(text),
+        "env": {"TEXT": text},
+        "labels": {"x": line(text)},
         **SMALL,
-    )
+    }
+    shown = {"Authorization": f"Bearer {owner['token']}"}
+    made = server.call("POST", "/v1/containers", wanted, **shown)
+    assert made["user"] == line(text)
+    return str(made["id"])
 
 
 def _job(server: DispatcherProcess, text: str) -> str:
@@ -159,3 +163,35 @@ def test_what_turns_the_reading_order_is_shown_as_its_code(
         seen.page.get_by_text("safe\\u202egpj.exe").first.wait_for()
         log = seen.page.get_by_role("log")
         wait_for(lambda: "safe\\u202egpj.exe" in log.inner_text(), "the log shows it")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "containers", {"command": ["true"], "project": HOSTILE[0]}),
+        ("POST", "containers", {"command": ["true"], "labels": {HOSTILE[0]: "x"}}),
+        ("POST", "jobs", {"tasks": [{"name": HOSTILE[0], "command": ["true"]}]}),
+        ("PUT", f"projects/p/secrets/{quote(HOSTILE[0], safe='')}", {"value": "x"}),
+    ],
+)
+def test_what_is_a_name_takes_no_hostile_text(
+    server: DispatcherProcess, method: str, path: str, body: dict[str, Any]
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        server.call(method, f"/v1/{path}", body)
+    assert refused.value.status == 400
+
+
+def test_what_a_cloud_says_is_shown_and_never_run(tmp_path: Path, browser: Browser) -> None:
+    said = f"{HOSTILE[0]} {HOSTILE[5]}"
+    driver = {"name": "tests.blank_cloud:DRIVER", "parameters": {"refusal": said}}
+    with DispatcherProcess(tmp_path, {**CONFIG, "driver": driver}) as server:
+        made = server.submit("true", **SMALL)
+        with visit(browser, server.url) as seen:
+            for view in ("containers", f"containers/{made}", ""):
+                seen.open(view)
+                seen.page.get_by_role("heading", level=1).wait_for()
+                if view:
+                    seen.shows("onerror")
+                assert is_untouched(seen), view
+                assert TURN not in seen.text(), view

@@ -1,4 +1,4 @@
-"""Each view of the dashboard has its pictures, and the pages that show them have those there are."""
+"""Each view of the dashboard has its pictures, light and dark, and its page shows them."""
 
 from __future__ import annotations
 
