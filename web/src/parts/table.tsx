@@ -64,10 +64,10 @@ export function Table<T>({
   }, [from, until, known, isLoading]);
   useEffect(() => {
     // Who looks at the newest sees what is new; who reads further down is not moved.
-    if (list.fresh.value === 0 || first.value > 0) return;
+    if (list.fresh.value === 0 || first.value > 0 || isLoading) return;
     const timer = setTimeout(list.again, 1000);
     return () => clearTimeout(timer);
-  }, [list.fresh.value > 0, first.value > 0]);
+  }, [list.fresh.value > 0, first.value > 0, isLoading]);
 
   return (
     <div class="table">
