@@ -1,7 +1,9 @@
 // What is around every view: where one can go, who one is, whether changes come.
 import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import { caller, logout } from "./api";
 import { connection } from "./live";
+import { useKeptFocus } from "./parts/focus";
 import { link, place } from "./router";
 
 interface Entry {
@@ -27,6 +29,8 @@ const TOLD = {
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const here = place.value.path[0] ?? "";
+  const main = useRef<HTMLElement>(null);
+  useKeptFocus(main, place.value.path.join("/"));
   const who = caller.value;
   const mayLeave = who?.door === "token" || who?.door === "issuer";
   return (
@@ -49,7 +53,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
           {mayLeave && <button type="button" onClick={() => void logout()}>Log out</button>}
         </p>
       </header>
-      <main id="main" tabIndex={-1}>{children}</main>
+      <main id="main" ref={main} tabIndex={-1}>{children}</main>
     </>
   );
 }
