@@ -277,6 +277,41 @@ def test_idle_time_is_shared_by_those_who_worked_on_such_instances() -> None:
     }
 
 
+BILLED = {"price_source": PriceSource.BILL}
+CORRECTED = totals(
+    ana=(group(Column.DIRECT, project="p", user="ana", job_name="a"), 100),
+    less=(group(Column.DIRECT, project="p", user="ana", job_name="a", **BILLED), -40),
+    lost=(group(Column.DIRECT, project="p", user="ana", job_name="b", **BILLED), -20),
+    bob=(group(Column.DIRECT, project="q", user="bob", job_name="c", **BILLED), -90),
+    cat=(group(Column.DIRECT, project="q", user="cat", job_name="d"), 120),
+    idle=(group(Column.SHARED), 160),
+)
+
+
+@pytest.mark.parametrize("by", [("user",), ("user", "job"), ("user", "price_source"), ("project",)])
+def test_idle_time_is_shared_by_what_work_cost_with_its_corrections(by: tuple[str, ...]) -> None:
+    rows = rows_of([CORRECTED], by, idle=Idle.SHARE, seen=ALL, only={})
+    shared: dict[str, int] = {}
+    for row in rows:
+        assert row.amounts.shared >= 0
+        shared[row.values[0]] = shared.get(row.values[0], 0) + row.amounts.shared
+    assert {name: amount for name, amount in shared.items() if amount} == (
+        {"p": 40, "q": 120} if by == ("project",) else {"ana": 40, "cat": 120}
+    )
+    assert sum_of(rows).total == sum(total.grains for total in CORRECTED.values())
+
+
+@pytest.mark.parametrize("less", [-100, -101])
+def test_where_all_work_is_taken_back_idle_time_stays_nobodys(less: int) -> None:
+    steps = totals(
+        ana=(group(Column.DIRECT, project="p", user="ana"), 100),
+        less=(group(Column.DIRECT, project="p", user="ana", **BILLED), less),
+        idle=(group(Column.SHARED), 30),
+    )
+    rows = rows_of([steps], ("user",), idle=Idle.SHARE, seen=ALL, only={})
+    assert [(row.values, row.amounts.shared) for row in rows] == [(("(none)",), 30), (("ana",), 0)]
+
+
 @pytest.mark.parametrize(
     ("seen", "values"),
     [
