@@ -25,4 +25,20 @@ COST_QUESTIONS: Final[tuple[EdgeDefect, ...]] = (
         new="",
         test=f"{_RULES}test_idle_time_is_shared_by_what_work_cost_with_its_corrections",
     ),
+    EdgeDefect(
+        name="a_question_may_be_of_the_year_1",
+        guard="A question is of years that a calendar has with what is around",
+        file="dispatcher/service/cost_periods.py",
+        old="    if _YEAR.match(text) and not _YEARS[0] <= text[:4] <= _YEARS[1]:",
+        new="    if _YEAR.match(text) and text[:4] > _YEARS[1]:",
+        test=f"{_RULES}test_a_question_is_of_years_that_a_calendar_has_with_what_is_around",
+    ),
+    EdgeDefect(
+        name="a_question_may_be_of_the_year_9999",
+        guard="A question is of years that a calendar has with what is around",
+        file="dispatcher/service/cost_periods.py",
+        old='_YEARS: Final = ("1970", "9998")',
+        new='_YEARS: Final = ("1970", "9999")',
+        test=f"{_RULES}test_a_question_is_of_years_that_a_calendar_has_with_what_is_around",
+    ),
 )

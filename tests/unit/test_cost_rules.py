@@ -214,6 +214,31 @@ def test_all_that_is_wrong_with_a_period_is_told_at_once() -> None:
         steps("2024-01-01", "2026-01-01", "", Step.HOUR)
 
 
+@pytest.mark.parametrize("zone", ["", "Asia/Tokyo", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("step", [Step.WHOLE, Step.MONTH])
+@pytest.mark.parametrize(
+    ("since", "until", "wrong"),
+    [
+        ("0001-01-01", "2026-10", ["from"]),
+        ("1969-12", "1969-12-31T23:59:59Z", ["from", "to"]),
+        ("9998-12-01", "9999-01-01", ["to"]),
+        ("9999-12-31", "9999-12-31T23:30:00Z", ["from", "to"]),
+        ("1970-01-01", "1970-02", []),
+        ("9998-12-01", "9998-12-31T23:59:59-23:59", []),
+        ("1970-01-01T00:00:00+23:59", "1970-01-02T00:00:00+14:00", []),
+    ],
+)
+def test_a_question_is_of_years_that_a_calendar_has_with_what_is_around(
+    since: str, until: str, wrong: list[str], step: Step, zone: str
+) -> None:
+    if not wrong:
+        assert len(steps(since, until, zone, step)) < 4
+        return
+    with pytest.raises(InvalidRequest, match="must be in a year from 1970 to 9998") as refused:
+        steps(since, until, zone, step)
+    assert [path for path, _ in refused.value.problems] == wrong
+
+
 # ---- reports -------------------------------------------------------------------------------------
 
 
