@@ -6,7 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+)
 
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
@@ -26,6 +35,10 @@ HOURS_PER_DAY: Final = 24
 _AT_ONCE: Final = 500
 SPLIT: Final = 10**12
 """An amount in grains is kept as so many of this, and the rest."""
+_STEP: Final = 10**6
+"""Rests are added up in two parts, by this: SQLite refuses a sum of more than 64 bits, to which a
+year of a large cluster comes.
+"""
 _BOOKED_ROW: Final = 1
 _LABELS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _NAMES = tuple(column.name for column in tables.groups.columns if column.name != "id")
@@ -57,19 +70,36 @@ def save_hour(connection: Connection, booked: BookedHour) -> None:
 
 def _save_day(connection: Connection, day: int) -> None:
     connection.execute(delete(tables.days).where(tables.days.c.day == day))
-    hours, first = tables.hours, day * HOURS_PER_DAY
+    hours, first = tables.hours.c, day * HOURS_PER_DAY
     summed = (
-        select(literal(day), hours.c.group_id, *(func.sum(column) for column in _sums(hours)))
-        .where(hours.c.hour >= first, hours.c.hour < first + HOURS_PER_DAY)
-        .group_by(hours.c.group_id)
+        select(
+            literal(day),
+            hours.group_id,
+            func.sum(hours.quantity_ms),
+            *_carried(hours.whole, hours.rest),
+            *_carried(hours.uncertain_whole, hours.uncertain_rest),
+        )
+        .where(hours.hour >= first, hours.hour < first + HOURS_PER_DAY)
+        .group_by(hours.group_id)
     )
     names = [column.name for column in tables.days.columns]
     connection.execute(insert(tables.days).from_select(names, summed))
 
 
-def _sums(table: Any) -> list[Any]:
-    """Return the columns that are added up."""
-    return [table.c[name] for name in total_values(Total())]
+def _carried(whole: ColumnElement[int], rest: ColumnElement[int]) -> tuple[ColumnElement[int], ...]:
+    """Return the sum of some amounts, not many, in two columns as one is kept."""
+    rests = func.sum(rest)
+    return func.sum(whole) + rests // SPLIT, rests % SPLIT
+
+
+def sums_of_amounts(whole: ColumnElement[int], rest: ColumnElement[int]) -> list[Any]:
+    """Return the columns of a sum of any number of amounts, for `grains_of`."""
+    return [func.sum(whole), func.sum(rest // _STEP), func.sum(rest % _STEP)]
+
+
+def grains_of(whole: int, steps: int, rest: int) -> int:
+    """Return what a sum comes to in grains, of the columns of `sums_of_amounts`."""
+    return whole * SPLIT + steps * _STEP + rest
 
 
 def total_values(total: Total) -> dict[str, int]:
@@ -210,20 +240,25 @@ def _add_up(
     """Add the sums of a span of a table's periods to what is found."""
     groups, period = tables.groups, table.columns[0]
     names = [name for name in _NAMES if name in needed or name in _TOLD_ALWAYS]
-    columns = [groups.c[name] for name in names]
+    columns, sums = [groups.c[name] for name in names], table.c
     query = (
-        select(*columns, *(func.sum(column) for column in _sums(table)))
+        select(
+            *columns,
+            func.sum(sums.quantity_ms),
+            *sums_of_amounts(sums.whole, sums.rest),
+            *sums_of_amounts(sums.uncertain_whole, sums.uncertain_rest),
+        )
         .select_from(table.join(groups, groups.c.id == table.c.group_id))
         .where(period >= span[0], period < span[1])
         .group_by(*columns)
     )
     for row in connection.execute(query):
         group = _group_of(dict(zip(names, row, strict=False)))
-        quantity_ms, whole, rest, uncertain_whole, uncertain_rest = row[len(names) :]
+        quantity_ms, *amounts = row[len(names) :]
         total = Total(
             quantity_ms=quantity_ms,
-            grains=whole * SPLIT + rest,
-            uncertain_grains=uncertain_whole * SPLIT + uncertain_rest,
+            grains=grains_of(*amounts[:3]),
+            uncertain_grains=grains_of(*amounts[3:]),
         )
         known = found.get(group)
         found[group] = total if known is None else known.plus(total)
