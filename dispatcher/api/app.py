@@ -35,6 +35,7 @@ from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
 from longshore.dispatcher.api.routes.timeline import TimelineRoute, timeline_routes
 from longshore.dispatcher.api.routes.tokens import TokenRoutes, token_routes
+from longshore.dispatcher.api.routes.turns import Turns
 from longshore.dispatcher.api.server import LIMITS
 from longshore.dispatcher.api.validate.bodies import Bodies
 from longshore.dispatcher.api.validate.jobs import JobDecoder
@@ -104,7 +105,7 @@ def make_app(
         server=_server(services, doors, subscribers, limits),
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
-        cost=CostRoutes(services.costs),
+        cost=CostRoutes(services.costs, turns=_cost_turns(limits)),
         cost_files=CostFileRoutes(services.exports, gate=exports, limits=limits),
         reconciling=ReconcileRoutes(services.reconciler, services.costs, bodies=bodies),
         efficiency=EfficiencyRoute(services.efficiency),
@@ -126,6 +127,15 @@ def make_app(
     app.on_response_prepare.append(_headers_of(version))
     app.on_shutdown.append(end_streams)
     return app
+
+
+def _cost_turns(limits: ApiLimits) -> Turns:
+    """Return the turns at questions of the ledger."""
+    return Turns(
+        at_once=limits.cost_questions,
+        waiting=limits.waiting_cost_questions,
+        what="questions of cost",
+    )
 
 
 def _server(

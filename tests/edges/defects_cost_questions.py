@@ -7,6 +7,7 @@ from typing import Final
 from tests.edges.defect import EdgeDefect
 
 _STORE: Final = "tests/unit/test_ledger_store.py::"
+_ASKED: Final = "tests/unit/test_cost_questions.py::"
 _RULES: Final = "tests/unit/test_cost_rules.py::"
 
 COST_QUESTIONS: Final[tuple[EdgeDefect, ...]] = (
@@ -57,5 +58,61 @@ COST_QUESTIONS: Final[tuple[EdgeDefect, ...]] = (
         old="    return func.sum(whole) + rests // SPLIT, rests % SPLIT",
         new="    return func.sum(whole), rests",
         test=f"{_STORE}test_the_sum_of_a_day_carries_over",
+    ),
+    EdgeDefect(
+        name="a_question_has_any_number_of_sums",
+        guard="No more sums are read than a question may have",
+        file="dispatcher/store/ledger_groups.py",
+        old="            if left < 0:\n                raise TooManySums",
+        new="            if left < -1:\n                raise TooManySums",
+        test=f"{_ASKED}test_no_more_sums_are_read_than_asked_for",
+    ),
+    EdgeDefect(
+        name="an_answer_has_any_number_of_rows",
+        guard="An answer has so many rows at most",
+        file="dispatcher/service/costs.py",
+        old="        if len(rows) > ROWS_MOST:",
+        new="        if len(rows) > SUMS_MOST:",
+        test=f"{_ASKED}test_too_large_a_question_is_refused_with_the_remedy",
+    ),
+    EdgeDefect(
+        name="any_number_of_sums_makes_an_answer",
+        guard="A question is of so many sums at most",
+        file="dispatcher/service/costs.py",
+        old="            at_most=SUMS_MOST,\n",
+        new="",
+        test=f"{_ASKED}test_too_large_a_question_is_refused_with_the_remedy",
+    ),
+    EdgeDefect(
+        name="the_loop_waits_for_a_page_of_cost",
+        guard="A page is made in a thread",
+        file="dispatcher/api/routes/cost.py",
+        old="            answer = await asyncio.to_thread(\n                cost_answer,\n",
+        new="            answer = cost_answer(\n",
+        test=f"{_ASKED}test_a_page_is_made_in_a_thread_of_its_own",
+    ),
+    EdgeDefect(
+        name="a_caller_has_all_turns",
+        guard="A caller has one turn of the few",
+        file="dispatcher/api/routes/turns.py",
+        old="            async with own if caller != _NOBODY else nullcontext(), self._free:",
+        new="            async with own if caller == _NOBODY else nullcontext(), self._free:",
+        test=f"{_ASKED}test_a_caller_has_one_turn_of_the_few_and_the_others_wait",
+    ),
+    EdgeDefect(
+        name="a_caller_waits_any_number_of_times",
+        guard="So many questions of a caller wait",
+        file="dispatcher/api/routes/turns.py",
+        old="        if asked >= self._waiting:",
+        new="        if asked > self._waiting:",
+        test=f"{_ASKED}test_too_many_of_one_caller_are_refused_until_some_are_done",
+    ),
+    EdgeDefect(
+        name="questions_of_cost_have_no_turns",
+        guard="Questions of cost wait for their turn",
+        file="dispatcher/api/routes/cost.py",
+        old="        async with self._turns.turn(holder_of(request)):",
+        new='        async with Turns(at_once=1, waiting=1, what="x").turn(holder_of(request)):',
+        test=f"{_ASKED}test_questions_of_cost_have_turns",
     ),
 )
