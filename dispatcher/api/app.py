@@ -85,7 +85,7 @@ def make_app(
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
-    exports = StreamGate(limit=limits.concurrent_exports, what="exports of cost")
+    exports = StreamGate(limit=limits.concurrent_exports, what="exports of cost", each=1)
     bodies = Bodies(limits, holder_of=holder_of)
     decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(

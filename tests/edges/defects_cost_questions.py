@@ -8,6 +8,7 @@ from tests.edges.defect import EdgeDefect
 
 _STORE: Final = "tests/unit/test_ledger_store.py::"
 _ASKED: Final = "tests/unit/test_cost_questions.py::"
+_EXPORT: Final = "tests/unit/test_cost_export.py::"
 _RULES: Final = "tests/unit/test_cost_rules.py::"
 
 COST_QUESTIONS: Final[tuple[EdgeDefect, ...]] = (
@@ -114,5 +115,29 @@ COST_QUESTIONS: Final[tuple[EdgeDefect, ...]] = (
         old="        async with self._turns.turn(holder_of(request)):",
         new='        async with Turns(at_once=1, waiting=1, what="x").turn(holder_of(request)):',
         test=f"{_ASKED}test_questions_of_cost_have_turns",
+    ),
+    EdgeDefect(
+        name="a_caller_has_all_exports",
+        guard="A caller has one export of the few",
+        file="dispatcher/api/routes/streams.py",
+        old="        if caller and self._each is not None and own >= self._each:",
+        new="        if caller and self._each is not None and own > self._each:",
+        test=f"{_EXPORT}test_a_caller_has_one_export_at_a_time",
+    ),
+    EdgeDefect(
+        name="a_file_without_lines_is_read_to_its_end",
+        guard="A file is given up between days when nobody waits for it",
+        file="dispatcher/service/cost_exports.py",
+        old="            if not wanted():\n                raise Unwanted\n            end =",
+        new="            end =",
+        test=f"{_EXPORT}test_a_file_that_nobody_waits_for_is_given_up_before_its_next_day",
+    ),
+    EdgeDefect(
+        name="who_hangs_up_has_its_file_made",
+        guard="A file is wanted until its reader has gone or the server stops",
+        file="dispatcher/api/routes/cost_files.py",
+        old="        return not (self._gate.closing or gone(request))",
+        new="        return not self._gate.closing",
+        test=f"{_EXPORT}test_no_more_is_made_of_a_file_whose_reader_has_gone",
     ),
 )
