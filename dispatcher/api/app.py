@@ -36,6 +36,7 @@ from longshore.dispatcher.api.routes.server import ServerRoutes, server_routes
 from longshore.dispatcher.api.routes.streams import StreamGate
 from longshore.dispatcher.api.routes.timeline import TimelineRoute, timeline_routes
 from longshore.dispatcher.api.routes.tokens import TokenRoutes, token_routes
+from longshore.dispatcher.api.routes.turns import Turns
 from longshore.dispatcher.api.server import LIMITS
 from longshore.dispatcher.api.validate.bodies import Bodies
 from longshore.dispatcher.api.validate.jobs import JobDecoder
@@ -86,7 +87,7 @@ def make_app(
     """
     logs = StreamGate(limit=limits.concurrent_streams, what="log streams")
     subscribers = StreamGate(limit=limits.subscribers, what="event subscribers")
-    exports = StreamGate(limit=limits.concurrent_exports, what="exports of cost")
+    exports = StreamGate(limit=limits.concurrent_exports, what="exports of cost", each=1)
     bodies = Bodies(limits, holder_of=holder_of)
     decoder, job_decoder = _decoders(services, limits, defaults, instance_type_names, now)
     parts = _Parts(
@@ -106,7 +107,7 @@ def make_app(
         server=_server(services, doors, subscribers, limits),
         tokens=TokenRoutes(services.tokens, bodies=bodies),
         audit=AuditRoutes(services.audit),
-        cost=CostRoutes(services.costs),
+        cost=CostRoutes(services.costs, turns=_cost_turns(limits)),
         cost_files=CostFileRoutes(services.exports, gate=exports, limits=limits),
         reconciling=ReconcileRoutes(services.reconciler, services.costs, bodies=bodies),
         efficiency=EfficiencyRoute(services.efficiency),
@@ -129,6 +130,15 @@ def make_app(
     app.on_response_prepare.append(_headers_of(version))
     app.on_shutdown.append(end_streams)
     return app
+
+
+def _cost_turns(limits: ApiLimits) -> Turns:
+    """Return the turns at questions of the ledger."""
+    return Turns(
+        at_once=limits.cost_questions,
+        waiting=limits.waiting_cost_questions,
+        what="questions of cost",
+    )
 
 
 def _server(

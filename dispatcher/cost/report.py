@@ -3,7 +3,8 @@
 A report has rows and a total, and the total is the sum of the rows, exactly: amounts stay integers
 to the very end. With `idle=share`, what nobody in particular caused is divided among those who had
 work on instances of the same kind in the same step, by what that work cost. Where there was none,
-it stays a row of its own.
+it stays a row of its own. What work cost is its lines with their corrections, which may take back
+all of it or, of a closed month, more: who is left with nothing pays for no idle time.
 """
 
 from __future__ import annotations
@@ -249,24 +250,58 @@ def _shared_out(totals: Totals) -> list[tuple[CostGroup, Amounts]]:
         kind = (group.type_name, group.preemptible, group.zone)
         if group.column is Column.SHARED and not group.project and not group.user:
             nobodys.setdefault(kind, []).append(group)
-        elif group.column is Column.DIRECT and totals[group].grains:
+        elif group.column is Column.DIRECT:
             workers.setdefault(kind, []).append(group)
     found = {group: _amounts(group, total) for group, total in totals.items()}
     for kind, groups in nobodys.items():
-        if kind in workers:
+        weights = _weights(workers.get(kind, ()), totals, _WHO_PAYS)
+        if weights:
             for group in groups:
-                _divide(found.pop(group), workers[kind], totals, found)
+                _divide(found.pop(group), weights, found)
     return list(found.items())
 
 
+_WHO_PAYS: Final[Sequence[Callable[[CostGroup], str]]] = (
+    lambda group: repr((group.project, group.user)),
+    lambda group: group.job_name,
+    lambda group: repr(group.labels),
+    repr,
+)
+"""By what idle time is divided: first among people, then among the work of each, and so on."""
+
+
+def _weights(
+    groups: Sequence[CostGroup], totals: Totals, levels: Sequence[Callable[[CostGroup], str]]
+) -> dict[CostGroup, Fraction]:
+    """Return which part of idle time each group bears, where it is any; {} where all cost nothing.
+
+    At each level the sums of what stands together are the weights: so what a person bears is the
+    same, whatever its work is told apart by, and a correction counts against what it is about.
+    """
+    together: dict[str, list[CostGroup]] = {}
+    for group in groups:
+        together.setdefault(levels[0](group), []).append(group)
+    costs = {name: sum(totals[each].grains for each in of) for name, of in together.items()}
+    whole = sum(cost for cost in costs.values() if cost > 0)
+    found: dict[CostGroup, Fraction] = {}
+    for name, of in together.items():
+        if costs[name] <= 0:
+            continue
+        part, below = Fraction(costs[name], whole), levels[1:]
+        inner = _weights(of, totals, below) if below else {of[0]: Fraction(1)}
+        found |= {group: part * weight for group, weight in inner.items()}
+    return found
+
+
 def _divide(
-    idle: Amounts, workers: Sequence[CostGroup], totals: Totals, found: dict[CostGroup, Amounts]
+    idle: Amounts, parts: Mapping[CostGroup, Fraction], found: dict[CostGroup, Amounts]
 ) -> None:
-    weights = [(str(n).zfill(9), Fraction(totals[g].grains)) for n, g in enumerate(workers)]
+    named = {str(number).zfill(9): group for number, group in enumerate(sorted(parts, key=repr))}
+    weights = [(id_, parts[group]) for id_, group in named.items()]
     shared = split(idle.shared, weights)
     uncertain = split(idle.uncertain, weights)
     quantity_ms = split(idle.quantity_ms, weights)
-    for (id_, _), group in zip(weights, workers, strict=True):
+    for id_, group in named.items():
         known = found[group]
         found[group] = replace(
             known,

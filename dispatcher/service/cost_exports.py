@@ -48,6 +48,17 @@ class CostExport:
     labels: Sequence[str] = ()
 
 
+class Unwanted(Exception):  # noqa: N818 - it names a condition
+    """Nobody waits for the file any more: let go what there is of it."""
+
+    def __init__(self) -> None:
+        super().__init__("the file was given up: its reader has gone, or the server stops")
+
+
+def _always() -> bool:
+    return True
+
+
 class CostExports:
     """Makes files of the ledger; what it returns blocks, and suits any thread."""
 
@@ -56,23 +67,22 @@ class CostExports:
         self._store, self.now = store, now
         self._context = context
 
-    def file_for(self, caller: Principal, export: CostExport) -> Iterator[str]:
+    def file_for(
+        self, caller: Principal, export: CostExport, *, wanted: Callable[[], bool] = _always
+    ) -> Iterator[str]:
         """Return the file with what a caller sees, line by line: a user its own, a lead its own
         projects', an admin everything.
 
         FOCUS is a bill of the whole, and for admins alone: raises `Forbidden` for others. The
-        iterator raises `StoreBusy`; what came by then is no whole file.
+        iterator raises `StoreBusy`, and `Unwanted` where that is what `wanted` says before a day is
+        read: of one who sees little, most days have no line. What came by then is no whole file.
         """
         if export.format is not ExportFormat.CSV and caller.role is not Role.ADMIN:
             raise Forbidden(
                 "Only an admin may have a FOCUS file, which is of the whole cluster: ask for"
                 " format=csv, which has what you see."
             )
-        return self.file(export, seen_by(caller))
-
-    def file(self, export: CostExport, seen: Seen) -> Iterator[str]:
-        """Return the file with what is seen, line by line; the iterator raises `StoreBusy`."""
-        return self.file_of(self.lines(export.hours, seen), export)
+        return self.file_of(self.lines(export.hours, seen_by(caller), wanted), export)
 
     def file_of(self, lines: Iterable[FileRow], export: CostExport) -> Iterator[str]:
         """Return the file of lines and corrections, in their order, line by line."""
@@ -86,22 +96,26 @@ class CostExports:
             case _:
                 assert_never(export.format)
 
-    def lines(self, hours: range, seen: Seen) -> Iterator[FileRow]:
+    def lines(
+        self, hours: range, seen: Seen, wanted: Callable[[], bool] = _always
+    ) -> Iterator[FileRow]:
         """Yield the lines of some hours, by day and then by instance, and then the corrections that
-        count in these hours; raises `StoreBusy`.
+        count in these hours; raises `StoreBusy`, and `Unwanted` (see `file_for`).
         """
         now_ms, ledger = round(self.now() * 1000), self._store.ledger
         until = min(hours.stop, now_ms // MS_PER_HOUR + 1)
         for first in range(hours.start, until, HOURS_AT_ONCE):
+            if not wanted():
+                raise Unwanted
             end = min(first + HOURS_AT_ONCE, until)
             facts = ledger.facts(first, end)
             for line in lines_between(facts, from_hour=first, until_hour=end, now_ms=now_ms):
                 if seen.everything or seen.sees(group_of(line, ())):
                     yield line
-        for counted in _all(ledger.counted, hours, lambda each: each.counted_hour):
+        for counted in _all(ledger.counted, hours, lambda each: each.counted_hour, wanted):
             if seen.sees(counted.group):
                 yield correction_line(counted)
-        for late in _all(ledger.told_late, hours, lambda each: each.about_hour):
+        for late in _all(ledger.told_late, hours, lambda each: each.about_hour, wanted):
             if seen.sees(late.group):
                 yield taken_back(late)
 
@@ -115,10 +129,15 @@ class _Reading(Protocol):
 
 
 def _all(
-    read: _Reading, hours: range, hour_of: Callable[[CountedCorrection], int]
+    read: _Reading,
+    hours: range,
+    hour_of: Callable[[CountedCorrection], int],
+    wanted: Callable[[], bool],
 ) -> Iterator[CountedCorrection]:
     """Yield all corrections of some hours, of which some are held at a time."""
     after = (hours.start, 0)
     while some := read(hours.start, hours.stop, after=after):
+        if not wanted():
+            raise Unwanted
         yield from some
         after = (hour_of(some[-1]), some[-1].id)

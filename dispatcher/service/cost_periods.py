@@ -21,6 +21,11 @@ STEPS_MAX: Final = 10_000
 _HOUR_S: Final = 3600
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
+_YEAR = re.compile(r"[0-9]{4}-")
+_YEARS: Final = ("1970", "9998")
+"""Of which years a question may be: the epoch's clock has them, and a calendar that goes a step
+further, in any zone.
+"""
 _MONTHS = frozenset(f"{number:02}" for number in range(1, 13))
 _REMEDY = 'write a day as "2026-10-01", a month as "2026-10", or a time as "2026-10-01T12:00:00Z"'
 
@@ -110,13 +115,16 @@ def _moment(
 ) -> float:
     if not text:
         return default
+    if _YEAR.match(text) and not _YEARS[0] <= text[:4] <= _YEARS[1]:
+        problems.append((name, f"must be in a year from {_YEARS[0]} to {_YEARS[1]}"))
+        return default
     try:
         if _DATE.fullmatch(text):
             return _begin_of(date.fromisoformat(text), zone)
         if _MONTH.fullmatch(text):
             return _begin_of(date.fromisoformat(f"{text}-01"), zone)
         return moment(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         problems.append((name, f"is no day, month or time: {_REMEDY}"))
         return default
 

@@ -9,6 +9,7 @@ billed) are booked again. What is not booked yet is reckoned anew with each ques
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,7 @@ from longshore.dispatcher.domain.ledger import (
     GROUP_FIELDS,
     MS_PER_HOUR,
     BookedHour,
+    CostGroup,
     CostLine,
     PriceSource,
     Total,
@@ -44,8 +46,9 @@ from longshore.dispatcher.domain.messages import CloseMonth, SaveBookedHour
 from longshore.dispatcher.domain.principals import Principal, Role
 from longshore.dispatcher.domain.queries import LedgerSums
 from longshore.dispatcher.service.contracts import Unavailable
-from longshore.dispatcher.store.errors import StoreBusy, StoreClosed
+from longshore.dispatcher.store.errors import StoreBusy, StoreClosed, TooManySums
 from longshore.dispatcher.store.store import Store
+from longshore.drivers.errors import InvalidRequest
 
 BOOK_EACH_S = 30.0
 CLOSE_AFTER_DAYS = 7
@@ -53,7 +56,15 @@ CLOSE_AFTER_DAYS = 7
 BOOK_AFTER_S = 10.0
 """How long after its end an hour is booked: by then all that happened in it is queued."""
 HOURS_AT_ONCE = 24
+ROWS_MOST = 50_000
+"""How many rows an answer has; all of them are reckoned for each of its pages."""
+SUMS_MOST = 200_000
+"""Of how many sums by group and step an answer is made."""
 
+_TOO_MUCH = (
+    f"would have more than {ROWS_MOST:,} rows, or as much to add up: ask for less time, longer"
+    " steps, or fewer dimensions"
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -107,10 +118,15 @@ class CostService:
         self._close_after_hours = 24 * close_after_days
 
     async def report(self, question: CostQuestion, caller: Principal) -> CostReport:
-        """Return what a caller sees of what it asks for; raises `Unavailable`."""
+        """Return what a caller sees of what it asks for.
+
+        Raises `Unavailable`, and `InvalidRequest` for what would have too many rows.
+        """
         now = self.now()
         try:
             return await asyncio.to_thread(self._report, question, caller, now)
+        except TooManySums as error:
+            raise InvalidRequest([("step", _TOO_MUCH)]) from error
         except StoreBusy as error:
             raise Unavailable(str(error)) from error
 
@@ -118,9 +134,16 @@ class CostService:
         seen = seen_by(caller)
         needed = fields_for(question.by, idle=question.idle, seen=seen, only=question.only)
         steps, sums = totals_until(
-            self._store, question.steps, now, labels=self.labels, needed=needed
+            self._store,
+            question.steps,
+            now,
+            labels=self.labels,
+            needed=needed,
+            at_most=SUMS_MOST,
         )
         rows = rows_of(steps, question.by, idle=question.idle, seen=seen, only=question.only)
+        if len(rows) > ROWS_MOST:
+            raise InvalidRequest([("step", _TOO_MUCH)])
         unpriced_ms = sum(
             total.quantity_ms
             for totals in steps
@@ -225,28 +248,28 @@ def totals_until(
     *,
     labels: Collection[str],
     needed: Collection[str] = GROUP_FIELDS,
+    at_most: int | None = None,
 ) -> tuple[list[Totals], LedgerSums]:
     """Return the sums of each step with what is not booked yet, up to `now`, and of what is booked.
 
     `steps` are hours since the epoch [from, until); `labels` are the keys of labels that are kept
-    apart, and `needed` the fields of groups. It blocks, and raises `StoreBusy`.
+    apart, and `needed` the fields of groups. It blocks, and raises `StoreBusy`, and `TooManySums`
+    where more than `at_most` are booked, None for any number.
     """
-    sums, now_ms = store.ledger.sums(steps, needed), round(now * 1000)
+    sums, now_ms = store.ledger.sums(steps, needed, at_most=at_most), round(now * 1000)
     first = max(sums.booked_until, min((start for start, _ in steps), default=0))
     last = min(now_ms // MS_PER_HOUR + 1, max((until for _, until in steps), default=0))
     lines = lines_between(sums.facts, from_hour=first, until_hour=last, now_ms=now_ms)
-    rest = add_up(lines, labels)
-    found: list[Totals] = []
-    for (from_hour, until_hour), booked in zip(steps, sums.totals, strict=True):
-        totals = dict(booked)
-        for each in sums.corrections:
-            if from_hour <= each.hour < until_hour:
-                total = Total(quantity_ms=each.quantity_ms, grains=each.grains)
-                group = each.group.but_for(needed)
+    beside: dict[int, list[tuple[CostGroup, Total]]] = {}
+    for each in sums.corrections:
+        total = Total(quantity_ms=each.quantity_ms, grains=each.grains)
+        beside.setdefault(each.hour, []).append((each.group.but_for(needed), total))
+    for hour, of_hour in add_up(lines, labels).items():
+        known = beside.setdefault(hour, [])
+        known += ((group.but_for(needed), total) for group, total in of_hour.items())
+    found, hours = [dict(booked) for booked in sums.totals], sorted(beside)
+    for totals, (from_hour, until_hour) in zip(found, steps, strict=True):
+        for hour in hours[bisect_left(hours, from_hour) : bisect_left(hours, until_hour)]:
+            for group, total in beside[hour]:
                 totals[group] = totals.get(group, Total()).plus(total)
-        for hour in sorted(hour for hour in rest if from_hour <= hour < until_hour):
-            for whole, total in rest[hour].items():
-                group = whole.but_for(needed)
-                totals[group] = totals.get(group, Total()).plus(total)
-        found.append(totals)
     return found, sums

@@ -113,3 +113,11 @@ class RevisionConflict(StoreError):  # noqa: N818 - it names a condition, as the
 
 class OutOfOrder(StoreError):  # noqa: N818 - it says what would have come of it
     """A change builds on one that was refused: it is not written either. Start again."""
+
+
+@final
+class TooManySums(StoreError):  # noqa: N818 - it names a condition, as the taxonomy does
+    """A question of the ledger has more sums than were asked for; ask for less, or coarser."""
+
+    def __init__(self) -> None:
+        super().__init__("the ledger has too many sums of that")

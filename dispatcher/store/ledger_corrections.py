@@ -22,7 +22,13 @@ from longshore.dispatcher.domain.queries import (
 )
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
-from longshore.dispatcher.store.ledger_groups import SPLIT, fetch_groups, group_id
+from longshore.dispatcher.store.ledger_groups import (
+    SPLIT,
+    fetch_groups,
+    grains_of,
+    group_id,
+    sums_of_amounts,
+)
 
 _CLOSE: Final = sqlite.insert_new(tables.months)
 _KEPT: Final = tables.corrections.c
@@ -30,7 +36,7 @@ AT_ONCE: Final = 5_000
 """How many corrections are read in one go."""
 LATE: Final = "told late"
 """The reason of what changes a closed month though nobody compared it with a bill."""
-_SUMS: Final = tuple(func.sum(_KEPT[name]) for name in ("quantity_ms", "whole", "rest"))
+_SUMS: Final = (func.sum(_KEPT.quantity_ms), *sums_of_amounts(_KEPT.whole, _KEPT.rest))
 
 
 def add(connection: Connection, corrections: Sequence[BookedCorrection]) -> None:
@@ -164,9 +170,9 @@ def fetch_by_hour(connection: Connection, from_hour: int, until_hour: int) -> li
             hour=hour,
             group=groups[number],
             quantity_ms=quantity_ms,
-            grains=whole * SPLIT + rest,
+            grains=grains_of(*amounts),
         )
-        for hour, number, quantity_ms, whole, rest in rows
+        for hour, number, quantity_ms, *amounts in rows
     ]
 
 
@@ -231,9 +237,7 @@ def fetch_by_instance(
     by, is_of_bill = (_KEPT.instance_id, _KEPT.about_hour), _KEPT.reason != LATE
     about = _KEPT.about_hour.between(from_hour, until_hour - 1)
     query = select(*by, *_SUMS).where(about, is_of_bill)
-    for id_, hour, quantity_ms, whole, rest in connection.execute(
-        query.group_by(*by).order_by(*by)
-    ):
+    for id_, hour, quantity_ms, *amounts in connection.execute(query.group_by(*by).order_by(*by)):
         yield CorrectedInstance(
-            instance_id=id_, hour=hour, quantity_ms=quantity_ms, grains=whole * SPLIT + rest
+            instance_id=id_, hour=hour, quantity_ms=quantity_ms, grains=grains_of(*amounts)
         )

@@ -6,7 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+)
 
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
@@ -21,11 +33,18 @@ from longshore.dispatcher.domain.ledger import (
 from longshore.dispatcher.domain.queries import LedgerDue
 from longshore.dispatcher.store import ledger_tables as tables
 from longshore.dispatcher.store import sqlite
+from longshore.dispatcher.store.errors import TooManySums
 
 HOURS_PER_DAY: Final = 24
 _AT_ONCE: Final = 500
+_PERIODS_AT_ONCE: Final = 1000
+"""How many hours or days are added up in one query, of short spans: what it sorts is in memory."""
 SPLIT: Final = 10**12
 """An amount in grains is kept as so many of this, and the rest."""
+_STEP: Final = 10**6
+"""Rests are added up in two parts, by this: SQLite refuses a sum of more than 64 bits, to which a
+year of a large cluster comes.
+"""
 _BOOKED_ROW: Final = 1
 _LABELS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 _NAMES = tuple(column.name for column in tables.groups.columns if column.name != "id")
@@ -57,19 +76,36 @@ def save_hour(connection: Connection, booked: BookedHour) -> None:
 
 def _save_day(connection: Connection, day: int) -> None:
     connection.execute(delete(tables.days).where(tables.days.c.day == day))
-    hours, first = tables.hours, day * HOURS_PER_DAY
+    hours, first = tables.hours.c, day * HOURS_PER_DAY
     summed = (
-        select(literal(day), hours.c.group_id, *(func.sum(column) for column in _sums(hours)))
-        .where(hours.c.hour >= first, hours.c.hour < first + HOURS_PER_DAY)
-        .group_by(hours.c.group_id)
+        select(
+            literal(day),
+            hours.group_id,
+            func.sum(hours.quantity_ms),
+            *_carried(hours.whole, hours.rest),
+            *_carried(hours.uncertain_whole, hours.uncertain_rest),
+        )
+        .where(hours.hour >= first, hours.hour < first + HOURS_PER_DAY)
+        .group_by(hours.group_id)
     )
     names = [column.name for column in tables.days.columns]
     connection.execute(insert(tables.days).from_select(names, summed))
 
 
-def _sums(table: Any) -> list[Any]:
-    """Return the columns that are added up."""
-    return [table.c[name] for name in total_values(Total())]
+def _carried(whole: ColumnElement[int], rest: ColumnElement[int]) -> tuple[ColumnElement[int], ...]:
+    """Return the sum of some amounts, not many, in two columns as one is kept."""
+    rests = func.sum(rest)
+    return func.sum(whole) + rests // SPLIT, rests % SPLIT
+
+
+def sums_of_amounts(whole: ColumnElement[int], rest: ColumnElement[int]) -> list[Any]:
+    """Return the columns of a sum of any number of amounts, for `grains_of`."""
+    return [func.sum(whole), func.sum(rest // _STEP), func.sum(rest % _STEP)]
+
+
+def grains_of(whole: int, steps: int, rest: int) -> int:
+    """Return what a sum comes to in grains, of the columns of `sums_of_amounts`."""
+    return whole * SPLIT + steps * _STEP + rest
 
 
 def total_values(total: Total) -> dict[str, int]:
@@ -176,54 +212,108 @@ def fetch_groups(connection: Connection, numbers: Iterable[int]) -> dict[int, Co
 
 
 def fetch_totals(
-    connection: Connection, spans: Sequence[tuple[int, int]], needed: Collection[str]
-) -> Iterator[Mapping[CostGroup, Total]]:
-    """Yield, for each span of hours [from, until), the sums of what is booked.
+    connection: Connection,
+    spans: Sequence[tuple[int, int]],
+    needed: Collection[str],
+    at_most: int | None,
+) -> list[dict[CostGroup, Total]]:
+    """Return, for each span of hours [from, until), the sums of what is booked.
 
     They are added up by what is `needed` of groups, which have nothing in the rest (see
     `CostGroup.but_for`): a year has so many groups that to make them all takes seconds. Whole days
-    are read as such.
+    are read as such. Raises `TooManySums` where it would be more than `at_most` sums, None for any
+    number.
     """
-    for from_hour, until_hour in spans:
+    found: list[dict[CostGroup, Total]] = [{} for _ in spans]
+    known: dict[tuple[Any, ...], CostGroup] = {}
+    left = at_most
+    for table, part in _parts(spans):
+        names, query = _sums_query(table, part, needed)
+        rows = connection.execute(query if left is None else query.limit(left + 1)).all()
+        if left is not None:
+            left -= len(rows)
+            if left < 0:
+                raise TooManySums
+        for row in rows:
+            values, (span, *sums) = tuple(row[: len(names)]), row[len(names) :]
+            group = known.get(values)
+            if group is None:
+                group = known[values] = _group_of(dict(zip(names, values, strict=True)))
+            before, total = found[span].get(group), _total_of(*sums)
+            found[span][group] = total if before is None else before.plus(total)
+    return found
+
+
+def _total_of(quantity_ms: int, *amounts: int) -> Total:
+    """Return a sum of the columns that `_sums_query` makes of it."""
+    return Total(
+        quantity_ms=quantity_ms,
+        grains=grains_of(*amounts[:3]),
+        uncertain_grains=grains_of(*amounts[3:]),
+    )
+
+
+_Part = list[tuple[int, int, int]]
+"""Spans of a table's periods that are read together: whose each is, and [from, until)."""
+
+
+def _parts(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Table, _Part]]:
+    """Yield what is to be read of which table: days where they are whole, else hours."""
+    hours, days = _Part(), _Part()
+    for number, (from_hour, until_hour) in enumerate(spans):
         first_day, last_day = -(-from_hour // HOURS_PER_DAY), until_hour // HOURS_PER_DAY
-        found: dict[CostGroup, Total] = {}
         if first_day >= last_day:
-            _add_up(connection, tables.hours, (from_hour, until_hour), needed, found)
-        else:
-            _add_up(connection, tables.days, (first_day, last_day), needed, found)
-            for edge in (
-                (from_hour, first_day * HOURS_PER_DAY),
-                (last_day * HOURS_PER_DAY, until_hour),
-            ):
-                if edge[0] < edge[1]:
-                    _add_up(connection, tables.hours, edge, needed, found)
-        yield found
+            hours.append((number, from_hour, until_hour))
+            continue
+        days.append((number, first_day, last_day))
+        for edge in (
+            (from_hour, first_day * HOURS_PER_DAY),
+            (last_day * HOURS_PER_DAY, until_hour),
+        ):
+            if edge[0] < edge[1]:
+                hours.append((number, *edge))
+    for table, parts in ((tables.hours, hours), (tables.days, days)):
+        for part in _cut(parts):
+            yield table, part
 
 
-def _add_up(
-    connection: Connection,
-    table: Any,
-    span: tuple[int, int],
-    needed: Collection[str],
-    found: dict[CostGroup, Total],
-) -> None:
-    """Add the sums of a span of a table's periods to what is found."""
-    groups, period = tables.groups, table.columns[0]
+def _cut(parts: _Part) -> Iterator[_Part]:
+    """Yield spans in their order, as many together as are read in one go."""
+    some, periods = _Part(), 0
+    for each in parts:
+        if some and periods + each[2] - each[1] > _PERIODS_AT_ONCE:
+            yield some
+            some, periods = [], 0
+        some.append(each)
+        periods += each[2] - each[1]
+    if some:
+        yield some
+
+
+def _sums_query(
+    table: Table, part: _Part, needed: Collection[str]
+) -> tuple[list[str], Select[tuple[Any, ...]]]:
+    """Return the names of the fields of groups that a query tells, and the query.
+
+    Its rows have these, whose span it is, and what the sum is made of.
+    """
+    groups, sums, period = tables.groups, table.c, table.columns[0]
+    spans = sqlite.rows_of(part, ("span", "first", "until"))
     names = [name for name in _NAMES if name in needed or name in _TOLD_ALWAYS]
     columns = [groups.c[name] for name in names]
     query = (
-        select(*columns, *(func.sum(column) for column in _sums(table)))
-        .select_from(table.join(groups, groups.c.id == table.c.group_id))
-        .where(period >= span[0], period < span[1])
-        .group_by(*columns)
-    )
-    for row in connection.execute(query):
-        group = _group_of(dict(zip(names, row, strict=False)))
-        quantity_ms, whole, rest, uncertain_whole, uncertain_rest = row[len(names) :]
-        total = Total(
-            quantity_ms=quantity_ms,
-            grains=whole * SPLIT + rest,
-            uncertain_grains=uncertain_whole * SPLIT + uncertain_rest,
+        select(
+            *columns,
+            spans.c.span,
+            func.sum(sums.quantity_ms),
+            *sums_of_amounts(sums.whole, sums.rest),
+            *sums_of_amounts(sums.uncertain_whole, sums.uncertain_rest),
         )
-        known = found.get(group)
-        found[group] = total if known is None else known.plus(total)
+        .select_from(
+            spans.join(table, and_(period >= spans.c.first, period < spans.c.until)).join(
+                groups, groups.c.id == sums.group_id
+            )
+        )
+        .group_by(spans.c.span, *columns)
+    )
+    return names, query

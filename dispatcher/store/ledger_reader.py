@@ -132,22 +132,29 @@ class LedgerReader:
         with self._snapshot() as connection:
             return fetch_deliveries(connection)
 
-    def sums(self, spans: Sequence[tuple[int, int]], needed: Collection[str]) -> LedgerSums:
+    def sums(
+        self,
+        spans: Sequence[tuple[int, int]],
+        needed: Collection[str],
+        *,
+        at_most: int | None = None,
+    ) -> LedgerSums:
         """Return what is booked in spans of hours [from, until), and the facts of the rest.
 
         All of it is from one moment. `needed` are the fields of groups by which it is added up.
+        Raises `TooManySums` where more than `at_most` sums are booked, None for any number.
         """
         with self._snapshot() as connection:
             booked_until = ledger_groups.fetch_booked_until(connection)
             until_hour = max((until for _, until in spans), default=0)
             first = max(booked_until, min((start for start, _ in spans), default=0))
             facts = ledger_records.fetch_facts(connection, first, max(first, until_hour))
-            totals = tuple(ledger_groups.fetch_totals(connection, spans, needed))
+            totals = ledger_groups.fetch_totals(connection, spans, needed, at_most)
             since = min((start for start, _ in spans), default=0)
             corrections = ledger_corrections.fetch_by_hour(connection, since, until_hour)
             closed_until = ledger_corrections.fetch_closed_until(connection)
         return LedgerSums(
-            totals=totals,
+            totals=tuple(totals),
             booked_until=booked_until,
             facts=facts,
             corrections=corrections,

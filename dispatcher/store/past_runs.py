@@ -16,7 +16,7 @@ from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.domain.containers import ContainerState
 from longshore.dispatcher.domain.ledger import MS_PER_HOUR, ms_of
 from longshore.dispatcher.domain.queries import Successes
-from longshore.dispatcher.store import codec
+from longshore.dispatcher.store import codec, sqlite
 from longshore.dispatcher.store.ledger_tables import IS_ENDED_RUN, SUCCEEDED, intervals
 from longshore.dispatcher.store.tables import containers, job_tasks
 
@@ -51,20 +51,25 @@ def fetch_successes(
 ) -> Iterator[Successes]:
     """Yield how many containers succeeded in each span of hours [from, until), by whose it was."""
     whose = (intervals.c.project, intervals.c.user, intervals.c.job_name)
-    for span, (from_hour, until_hour) in enumerate(spans):
-        query = select(*whose, func.count().label("number")).where(
-            SUCCEEDED,
-            intervals.c.until_ms >= from_hour * MS_PER_HOUR,
-            intervals.c.until_ms < until_hour * MS_PER_HOUR,
+    given = [(span, a * MS_PER_HOUR, b * MS_PER_HOUR) for span, (a, b) in enumerate(spans)]
+    of = sqlite.rows_of(given, ("span", "first_ms", "until_ms"))
+    ended_ms = intervals.c.until_ms
+    query = (
+        select(of.c.span, *whose, func.count().label("number"))
+        .select_from(
+            of.join(intervals, and_(SUCCEEDED, ended_ms >= of.c.first_ms, ended_ms < of.c.until_ms))
         )
-        for row in connection.execute(query.group_by(*whose).order_by(*whose)):
-            yield Successes(
-                span=span,
-                project=row.project,
-                user=row.user,
-                job_name=row.job_name,
-                number=row.number,
-            )
+        .group_by(of.c.span, *whose)
+        .order_by(of.c.span, *whose)
+    )
+    for row in connection.execute(query):
+        yield Successes(
+            span=row.span,
+            project=row.project,
+            user=row.user,
+            job_name=row.job_name,
+            number=row.number,
+        )
 
 
 def _query(kind: WorkKind, since: float) -> Select[tuple[str, bytes, bytes, int]]:

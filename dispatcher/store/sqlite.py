@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
     ColumnElement,
     Connection,
     Delete,
@@ -18,9 +20,11 @@ from sqlalchemy import (
     Integer,
     Table,
     bindparam,
+    cast,
     create_engine,
     delete,
     event,
+    func,
     literal_column,
     select,
 )
@@ -212,6 +216,16 @@ def _primary_code(error: BaseException) -> int | None:
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else None
+
+
+def rows_of(rows: Sequence[Sequence[int]], names: Sequence[str]) -> CTE:
+    """Return a table of numbers that is part of a query: any number of rows, in one parameter."""
+    each = func.json_each(json.dumps(rows)).table_valued("value", joins_implicitly=True)
+    columns = (
+        cast(func.json_extract(each.c.value, f"$[{index}]"), Integer).label(name)
+        for index, name in enumerate(names)
+    )
+    return select(*columns).cte("given").prefix_with("MATERIALIZED")
 
 
 def upsert(table: Table, *, keep: tuple[str, ...], **values: Any) -> dialect.Insert:

@@ -47,7 +47,7 @@ COST_DOORS: Final[tuple[EdgeDefect, ...]] = (
         name="exports_are_without_number",
         guard="A few exports are made at a time",
         file="dispatcher/api/routes/cost_files.py",
-        old="        with self._gate.admit():\n            try:",
+        old="        with self._gate.admit(holder_of(request)):\n            try:",
         new="        if self._gate:\n            try:",
         test=f"{_EXPORT}test_exports_are_few_at_a_time",
     ),

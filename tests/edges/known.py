@@ -16,6 +16,7 @@ from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_doors import COST_DOORS
 from tests.edges.defects_cost_doubts import COST_DOUBTS
 from tests.edges.defects_cost_files import COST_FILES
+from tests.edges.defects_cost_questions import COST_QUESTIONS
 from tests.edges.defects_cost_views import COST_VIEWS
 from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
@@ -45,6 +46,7 @@ DEFECTS: Final = (
         *COST_DOORS,
         *COST_DOUBTS,
         *COST_FILES,
+        *COST_QUESTIONS,
         *ESTIMATES,
         *INSIDE,
         *OVERVIEW,

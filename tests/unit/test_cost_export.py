@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
@@ -16,15 +17,16 @@ import pytest
 from focus_data_toolkit.model.validator import lint_focus_1_4_structure
 
 from longshore.dispatcher.api.routes import cost_files
+from longshore.dispatcher.api.routes.streams import StreamGate
 from longshore.dispatcher.api.validate.limits import ApiLimits
 from longshore.dispatcher.cli import client as cli_client
 from longshore.dispatcher.cli.commands.main import main
+from longshore.dispatcher.cost.correction_lines import FileRow
 from longshore.dispatcher.cost.focus import ExportFormat
 from longshore.dispatcher.cost.report import Seen
-from longshore.dispatcher.domain.ledger import CostLine
 from longshore.dispatcher.domain.principals import Door, Principal, Role
-from longshore.dispatcher.service.contracts import Forbidden
-from longshore.dispatcher.service.cost_exports import CostExport, CostExports
+from longshore.dispatcher.service.contracts import Forbidden, Unavailable
+from longshore.dispatcher.service.cost_exports import CostExport, CostExports, Unwanted
 from longshore.dispatcher.store.errors import StoreBusy
 from tests.api_server import Client, connected
 from tests.cli_server import CliServer, cli_server
@@ -136,8 +138,10 @@ def breaking(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     """Have the store refuse to be read behind so many lines."""
     really = CostExports.lines
 
-    def lines(exports: CostExports, hours: range, seen: Seen) -> Iterator[CostLine]:
-        yield from islice(really(exports, hours, seen), after)
+    def lines(
+        exports: CostExports, hours: range, seen: Seen, wanted: Callable[[], bool]
+    ) -> Iterator[FileRow]:
+        yield from islice(really(exports, hours, seen, wanted), after)
         raise StoreBusy("too much is read already")
 
     monkeypatch.setattr(CostExports, "lines", lines)
@@ -172,6 +176,60 @@ async def test_exports_are_few_at_a_time() -> None:
         status, answer = await client.call("GET", "/v1/cost/export?month=2026-10")
         assert status == 503
         assert "0 exports of cost at most" in answer["detail"]
+
+
+async def test_a_caller_has_one_export_at_a_time() -> None:
+    gate = StreamGate(limit=4, what="exports of cost", each=1)
+
+    async def refused(who: str) -> str:
+        try:
+            with gate.admit(who):
+                return ""
+        except Unavailable as error:
+            return str(error)
+
+    with gate.admit("ana"):
+        said = await asyncio.create_task(refused("ana"))
+        assert said == "You have 1 of the exports of cost already: wait for its end."
+        assert await asyncio.create_task(refused("bob")) == ""
+    assert await refused("ana") == ""
+    with gate.admit(""):
+        assert await asyncio.create_task(refused("")) == "", "who is held to no share"
+
+
+async def test_a_file_that_nobody_waits_for_is_given_up_before_its_next_day() -> None:
+    rig = ApiRig(now=NOW)
+    nobody = caller("bob", "genome")
+    async with rig.served() as services:
+        keep(rig)
+        asked: list[int] = []
+
+        def wanted() -> bool:
+            asked.append(1)
+            return len(asked) < 2
+
+        rows = services.exports.file_for(nobody, CSV, wanted=wanted)
+        assert next(rows).startswith("hour,")
+        with pytest.raises(Unwanted):
+            next(rows)
+        assert len(asked) == 2
+
+
+async def test_no_more_is_made_of_a_file_whose_reader_has_gone() -> None:
+    async with connected(ApiRig(now=NOW)) as client:
+        keep(client.rig)
+        whole, _ = await first_piece(client, is_wanted=True)
+        assert whole == 200
+        status, said = await first_piece(client, is_wanted=False)
+    assert status == 503
+    assert "its reader has gone, or the server stops" in said
+
+
+async def first_piece(client: Client, *, is_wanted: bool) -> tuple[int, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost_files, "gone", lambda _: not is_wanted)
+        async with client.session.get(f"{client.url}/v1/cost/export?month=2026-10") as answer:
+            return answer.status, await answer.text()
 
 
 def caller(name: str, *projects: str) -> Principal:
@@ -216,7 +274,7 @@ async def test_a_file_is_sent_whole_and_says_what_it_is() -> None:
     rig = ApiRig(now=NOW)
     async with connected(rig) as client:
         keep(rig)
-        whole = "".join(rig.services.exports.file(CSV, Seen(everything=True))).encode()
+        whole = "".join(rig.services.exports.file_for(caller("root"), CSV)).encode()
         assert await exported(client) == ("text/csv", "utf-8", whole)
 
 

@@ -214,6 +214,31 @@ def test_all_that_is_wrong_with_a_period_is_told_at_once() -> None:
         steps("2024-01-01", "2026-01-01", "", Step.HOUR)
 
 
+@pytest.mark.parametrize("zone", ["", "Asia/Tokyo", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("step", [Step.WHOLE, Step.MONTH])
+@pytest.mark.parametrize(
+    ("since", "until", "wrong"),
+    [
+        ("0001-01-01", "2026-10", ["from"]),
+        ("1969-12", "1969-12-31T23:59:59Z", ["from", "to"]),
+        ("9998-12-01", "9999-01-01", ["to"]),
+        ("9999-12-31", "9999-12-31T23:30:00Z", ["from", "to"]),
+        ("1970-01-01", "1970-02", []),
+        ("9998-12-01", "9998-12-31T23:59:59-23:59", []),
+        ("1970-01-01T00:00:00+23:59", "1970-01-02T00:00:00+14:00", []),
+    ],
+)
+def test_a_question_is_of_years_that_a_calendar_has_with_what_is_around(
+    since: str, until: str, wrong: list[str], step: Step, zone: str
+) -> None:
+    if not wrong:
+        assert len(steps(since, until, zone, step)) < 4
+        return
+    with pytest.raises(InvalidRequest, match="must be in a year from 1970 to 9998") as refused:
+        steps(since, until, zone, step)
+    assert [path for path, _ in refused.value.problems] == wrong
+
+
 # ---- reports -------------------------------------------------------------------------------------
 
 
@@ -275,6 +300,41 @@ def test_idle_time_is_shared_by_those_who_worked_on_such_instances() -> None:
         ("p",): 67,
         ("q",): 33,
     }
+
+
+BILLED = {"price_source": PriceSource.BILL}
+CORRECTED = totals(
+    ana=(group(Column.DIRECT, project="p", user="ana", job_name="a"), 100),
+    less=(group(Column.DIRECT, project="p", user="ana", job_name="a", **BILLED), -40),
+    lost=(group(Column.DIRECT, project="p", user="ana", job_name="b", **BILLED), -20),
+    bob=(group(Column.DIRECT, project="q", user="bob", job_name="c", **BILLED), -90),
+    cat=(group(Column.DIRECT, project="q", user="cat", job_name="d"), 120),
+    idle=(group(Column.SHARED), 160),
+)
+
+
+@pytest.mark.parametrize("by", [("user",), ("user", "job"), ("user", "price_source"), ("project",)])
+def test_idle_time_is_shared_by_what_work_cost_with_its_corrections(by: tuple[str, ...]) -> None:
+    rows = rows_of([CORRECTED], by, idle=Idle.SHARE, seen=ALL, only={})
+    shared: dict[str, int] = {}
+    for row in rows:
+        assert row.amounts.shared >= 0
+        shared[row.values[0]] = shared.get(row.values[0], 0) + row.amounts.shared
+    assert {name: amount for name, amount in shared.items() if amount} == (
+        {"p": 40, "q": 120} if by == ("project",) else {"ana": 40, "cat": 120}
+    )
+    assert sum_of(rows).total == sum(total.grains for total in CORRECTED.values())
+
+
+@pytest.mark.parametrize("less", [-100, -101])
+def test_where_all_work_is_taken_back_idle_time_stays_nobodys(less: int) -> None:
+    steps = totals(
+        ana=(group(Column.DIRECT, project="p", user="ana"), 100),
+        less=(group(Column.DIRECT, project="p", user="ana", **BILLED), less),
+        idle=(group(Column.SHARED), 30),
+    )
+    rows = rows_of([steps], ("user",), idle=Idle.SHARE, seen=ALL, only={})
+    assert [(row.values, row.amounts.shared) for row in rows] == [(("(none)",), 30), (("ana",), 0)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -10,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, insert, text
 
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.cost.rollups import add_up, lines_between
@@ -22,9 +23,14 @@ from longshore.dispatcher.domain.ledger import (
     OF_INSTANCE,
     Account,
     BilledState,
+    BookedHour,
+    Column,
+    CostGroup,
     CostOutcome,
     InstanceBill,
     Interval,
+    PriceSource,
+    Total,
 )
 from longshore.dispatcher.domain.messages import (
     Change,
@@ -35,6 +41,8 @@ from longshore.dispatcher.domain.messages import (
     SaveInterval,
 )
 from longshore.dispatcher.service.costs import CostService
+from longshore.dispatcher.store import ledger_tables as tables
+from longshore.dispatcher.store.ledger_groups import SPLIT, group_values
 from longshore.dispatcher.store.store import Store
 from longshore.drivers.billing import AS_USED, Billed
 from tests.rigs.services import store_in
@@ -44,6 +52,20 @@ H = MS_PER_HOUR
 # Hours since the epoch: in UTC, the midnight with which the last day of a month begins.
 T0 = 480_648
 ALICE = Account(project="p", user="alice", job_name="align", container_id="c-1")
+GROUP = CostGroup(
+    project="p",
+    user="alice",
+    job_name="align",
+    labels=(),
+    type_name="small",
+    preemptible=False,
+    zone="",
+    state=BilledState.WORK,
+    column=Column.DIRECT,
+    cause="work",
+    outcome=CostOutcome.USEFUL,
+    price_source=PriceSource.CONFIG,
+)
 
 
 def bill(**changes: object) -> InstanceBill:
@@ -158,6 +180,70 @@ def test_rollups_are_made_again_from_the_facts_to_the_byte(tmp_path: Path) -> No
         booked(store, 26)
     assert rollups(tmp_path) == before
     assert len(before) > 5
+
+
+def a_year_of(tmp_path: Path, *, rest: int) -> None:
+    """Put a day's sums by 20 jobs into a store, of which each has so much of a rest."""
+    engine = create_engine(url_in(tmp_path))
+    groups = [
+        {"id": number, **group_values(replace(GROUP, job_name=f"job-{number}"))}
+        for number in range(1, 21)
+    ]
+    sums = {"quantity_ms": 1, "whole": 3, "uncertain_whole": 1, "uncertain_rest": rest}
+    rows = [{"group_id": group["id"], "rest": rest, **sums} for group in groups]
+    with engine.begin() as connection:
+        connection.execute(insert(tables.groups), groups)
+        connection.execute(insert(tables.days), [{"day": T0 // 24, **row} for row in rows])
+        connection.execute(insert(tables.corrections), [correction(rest)] * 20)
+        connection.execute(insert(tables.booked), [{"id": 1, "until_hour": T0 + 24}])
+    engine.dispose()
+
+
+def correction(rest: int) -> dict[str, object]:
+    return {
+        **dict.fromkeys(("booked_hour", "about_hour", "counted_hour"), T0),
+        "instance_id": "i-1",
+        "group_id": 1,
+        "quantity_ms": 1,
+        "whole": -1,
+        "rest": rest,
+        "reason": "price",
+        "made_by": "root",
+        "made_at": 0.0,
+        "file_name": "",
+        "sha256": "",
+    }
+
+
+def test_sums_are_exact_where_their_parts_are_more_than_64_bits(tmp_path: Path) -> None:
+    # As much as 12 million rests, as many as a year of a large cluster has.
+    rest = 6 * 10**17
+    with store_in(tmp_path) as store:
+        a_year_of(tmp_path, rest=rest)
+        sums = store.ledger.sums([(T0, T0 + 24)], ())
+        (total,) = sums.totals[0].values()
+        assert total.grains == 20 * (3 * SPLIT + rest)
+        assert total.uncertain_grains == 20 * (SPLIT + rest)
+        (beside,) = sums.corrections
+        assert (beside.quantity_ms, beside.grains) == (20, 20 * (rest - SPLIT))
+        (of_instance,) = store.ledger.corrections(T0, T0 + 24)
+        assert of_instance.grains == 20 * (rest - SPLIT)
+
+
+def test_the_sum_of_a_day_carries_over(tmp_path: Path) -> None:
+    total = Total(quantity_ms=1, grains=SPLIT - 1, uncertain_grains=2 * SPLIT - 1)
+    with store_in(tmp_path) as store:
+        for hour in range(T0, T0 + 24):
+            each = BookedHour(hour=hour, totals=((GROUP, total),), marks=0)
+            store.write([SaveBookedHour(booked=each)]).result(30)
+        (totals,) = store.ledger.sums([(T0, T0 + 24)], GROUP_FIELDS).totals
+    whole = Total(
+        quantity_ms=24, grains=24 * total.grains, uncertain_grains=24 * total.uncertain_grains
+    )
+    assert totals == {GROUP: whole}
+    with closing(sqlite3.connect(tmp_path / "longshore.db")) as connection:
+        kept = "SELECT whole, rest, uncertain_whole, uncertain_rest FROM ledger_days"
+        assert connection.execute(kept).fetchall() == [(23, SPLIT - 24, 47, SPLIT - 24)]
 
 
 def test_an_hour_is_booked_again_when_an_attempt_that_it_has_ends(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from aiohttp import web
 
 from longshore.dispatcher.api.render.cost import cost_answer
 from longshore.dispatcher.api.render.values import json_response
-from longshore.dispatcher.api.routes.callers import caller_of
+from longshore.dispatcher.api.routes.callers import caller_of, holder_of
 from longshore.dispatcher.api.routes.openapi import Route
+from longshore.dispatcher.api.routes.turns import Turns
 from longshore.dispatcher.api.schemas.cost import CostAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
 from longshore.dispatcher.api.validate.parameters import (
@@ -68,8 +70,8 @@ _KEY = msgspec.json.Decoder(tuple[int, tuple[str, ...]])
 class CostRoutes:
     """Answers for `/v1/cost`."""
 
-    def __init__(self, costs: CostService) -> None:
-        self._costs = costs
+    def __init__(self, costs: CostService, *, turns: Turns) -> None:
+        self._costs, self._turns = costs, turns
 
     async def cost(self, request: web.Request) -> web.Response:
         """Answer a page of what was spent."""
@@ -93,12 +95,14 @@ class CostRoutes:
             },
         )
         cursor, limit = query.page()
-        report = await self._costs.report(question, caller_of(request))
-        first = _after(report.rows, cursor)
-        end = first + limit
-        more = end < len(report.rows)
-        return json_response(
-            cost_answer(
+        async with self._turns.turn(holder_of(request)):
+            report = await self._costs.report(question, caller_of(request))
+            first = _after(report.rows, cursor)
+            end = first + limit
+            more = end < len(report.rows)
+            # In a thread: the amounts of all rows are rounded together.
+            answer = await asyncio.to_thread(
+                cost_answer,
                 report,
                 question,
                 first=first,
@@ -107,7 +111,7 @@ class CostRoutes:
                 currency=self._costs.currency,
                 time_zone=time_zone,
             )
-        )
+        return json_response(answer)
 
     def _dimensions(self, text: str) -> tuple[str, ...]:
         """Return the dimensions that are asked for; raises `InvalidRequest`."""

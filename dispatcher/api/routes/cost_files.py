@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from longshore.dispatcher.api.routes.callers import caller_of
+from longshore.dispatcher.api.routes.callers import caller_of, holder_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.routes.streams import StreamGate, gone, run_stream
 from longshore.dispatcher.api.validate.bodies import QueryString
@@ -21,6 +21,7 @@ from longshore.dispatcher.service.cost_exports import (
     LABELS_MOST,
     CostExport,
     CostExports,
+    Unwanted,
 )
 from longshore.dispatcher.service.cost_periods import month_in
 from longshore.dispatcher.store.errors import StoreBusy
@@ -58,12 +59,14 @@ class CostFileRoutes:
     async def export(self, request: web.Request) -> web.StreamResponse:
         """Stream a month of lines."""
         export = self._asked(QueryString(request, _PARAMETERS))
-        rows = self._exports.file_for(caller_of(request), export)
-        with self._gate.admit():
+        rows = self._exports.file_for(
+            caller_of(request), export, wanted=lambda: self._is_wanted(request)
+        )
+        with self._gate.admit(holder_of(request)):
             try:
                 # Before the answer begins, so that a store that cannot be read is told as such.
                 first = await _some(rows)
-            except StoreBusy as error:
+            except (StoreBusy, Unwanted) as error:
                 raise Unavailable(str(error)) from error
             return await self._send(request, first, rows)
 
@@ -87,6 +90,10 @@ class CostFileRoutes:
             raise InvalidRequest(problems)
         return CostExport(hours=hours, format=form, labels=labels)
 
+    def _is_wanted(self, request: web.Request) -> bool:
+        """Return whether a file is still to be made; suits any thread."""
+        return not (self._gate.closing or gone(request))
+
     async def _send(
         self, request: web.Request, first: bytes, rows: Iterator[str]
     ) -> web.StreamResponse:
@@ -97,11 +104,14 @@ class CostFileRoutes:
         async def copy() -> bool:
             piece = first
             while piece:
-                if self._gate.closing or gone(request):
+                if not self._is_wanted(request):
                     return False
                 async with asyncio.timeout(self._limits.write_timeout_s):
                     await response.write(piece)
-                piece = await _some(rows)
+                try:
+                    piece = await _some(rows)
+                except Unwanted:
+                    return False
             return True
 
         return await run_stream(request, response, copy)

@@ -23,23 +23,30 @@ _log = structlog.get_logger(__name__)
 class StreamGate:
     """Admits at most `limit` streams at a time, and ends them all when the server stops."""
 
-    def __init__(self, *, limit: int, what: str) -> None:
-        self._limit = limit
+    def __init__(self, *, limit: int, what: str, each: int | None = None) -> None:
+        """`each` is how many of them one caller may have, None for as many as there are."""
+        self._limit, self._each = limit, each
         self._what = what
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: dict[asyncio.Task[object], str] = {}
         self.closing = False
 
     @contextmanager
-    def admit(self) -> Iterator[None]:
-        """Count the current task as a stream; raises `Unavailable` when there are too many."""
+    def admit(self, caller: str = "") -> Iterator[None]:
+        """Count the current task as a stream; raises `Unavailable` when there are too many.
+
+        `caller` is "" for who is held to no share.
+        """
         task = asyncio.current_task()
         if self.closing or task is None or len(self._tasks) >= self._limit:
             raise Unavailable(f"The server serves {self._limit} {self._what} at most: try later.")
-        self._tasks.add(task)
+        own = sum(other == caller for other in self._tasks.values())
+        if caller and self._each is not None and own >= self._each:
+            raise Unavailable(f"You have {own} of the {self._what} already: wait for its end.")
+        self._tasks[task] = caller
         try:
             yield
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
 
     async def close(self) -> None:
         """Let streams end by themselves for a second, then cancel them."""

@@ -41,6 +41,9 @@ class ApiLimits:
     subscribers: int = 100
     #: Each keeps a thread busy, and the processor.
     concurrent_exports: int = 4
+    #: Each has one of the store's few readers; the next wait, of each caller so many.
+    cost_questions: int = 2
+    waiting_cost_questions: int = 32
     #: A connection that takes nothing of what it is sent for this long is closed.
     write_timeout_s: float = 60.0
     heartbeat_s: float = 15.0
