@@ -8,6 +8,7 @@ from tests.edges.defect import EdgeDefect
 
 _RECORDER = "dispatcher/state/cost_recorder.py"
 _WORDS = "tests/unit/test_cost_late_words.py"
+_BOOKED = "tests/unit/test_ledger_store.py"
 _SEEN_LATE = "test_an_instance_is_booked_from_when_it_is_billed_though_it_is_seen_much_later"
 _MISSED = "test_an_instance_is_booked_as_long_as_it_is_billed_though_it_was_missed_much_earlier"
 _COUNT = "test_a_late_word_is_taken_in_of_however_many_that_are_gone"
@@ -55,5 +56,13 @@ LATE_WORDS: Final[tuple[EdgeDefect, ...]] = (
         old="        while len(self._ended) > MOST_ENDED:\n",
         new="        while False:\n",
         test=f"{_WORDS}::{_COUNT}",
+    ),
+    EdgeDefect(
+        name="a_month_is_closed_as_what_it_was",
+        guard="A month is closed as what it comes to when that is written",
+        file="dispatcher/store/ledger_corrections.py",
+        old="month_of(month.until_hour - 1)) != month:\n",
+        new="month_of(month.until_hour - 1)) is None:\n",
+        test=f"{_BOOKED}::test_a_month_that_changes_after_it_was_read_is_closed_as_it_is_then",
     ),
 )
