@@ -106,9 +106,15 @@ class CostService:
         self.labels, self.currency = frozenset(labels), currency
         self._close_after_hours = 24 * close_after_days
 
-    async def report(self, question: CostQuestion, caller: Principal) -> CostReport:
-        """Return what a caller sees of what it asks for; raises `Unavailable`."""
-        now = self.now()
+    async def report(
+        self, question: CostQuestion, caller: Principal, *, as_of: float | None = None
+    ) -> CostReport:
+        """Return what a caller sees of what it asks for; raises `Unavailable`.
+
+        It counts up to `as_of`, in seconds since the epoch, None for now. What has happened until
+        then and was booked or told since is in it, too.
+        """
+        now = self.now() if as_of is None else as_of
         try:
             return await asyncio.to_thread(self._report, question, caller, now)
         except StoreBusy as error:

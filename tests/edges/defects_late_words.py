@@ -8,6 +8,7 @@ from tests.edges.defect import EdgeDefect
 
 _RECORDER = "dispatcher/state/cost_recorder.py"
 _WORDS = "tests/unit/test_cost_late_words.py"
+_ANSWERS = "tests/unit/test_cost_answers.py"
 _BOOKED = "tests/unit/test_ledger_store.py"
 _SEEN_LATE = "test_an_instance_is_booked_from_when_it_is_billed_though_it_is_seen_much_later"
 _MISSED = "test_an_instance_is_booked_as_long_as_it_is_billed_though_it_was_missed_much_earlier"
@@ -64,5 +65,13 @@ LATE_WORDS: Final[tuple[EdgeDefect, ...]] = (
         old="month_of(month.until_hour - 1)) != month:\n",
         new="month_of(month.until_hour - 1)) is None:\n",
         test=f"{_BOOKED}::test_a_month_that_changes_after_it_was_read_is_closed_as_it_is_then",
+    ),
+    EdgeDefect(
+        name="each_page_of_costs_is_up_to_now",
+        guard="All pages of an answer are of one time",
+        file="dispatcher/api/routes/cost.py",
+        old="    return min(as_of, now), (step, values)\n",
+        new="    return now, (step, values)\n",
+        test=f"{_ANSWERS}::test_all_pages_are_up_to_the_time_of_the_first",
     ),
 )
