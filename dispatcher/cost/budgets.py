@@ -281,11 +281,26 @@ def _stop(budget: CostBudget, use: BudgetUse, period: Period) -> BudgetStop:
         until=period.ends_at,
         next_on=period.next_on,
         sentence=(
-            f"budget {budget.name} is spent ({_spent_of(budget, use, period)}), so that nothing new"
-            f" of {budget.subject} starts until {_next_day(budget, period)}, unless an admin raises"
-            f" budgets.{budget.name}.limit"
+            f"budget {budget.name} is spent{_spent_if_shown(budget, use, period)}, so that nothing"
+            f" new of {budget.subject} starts until {_next_day(budget, period)}, unless an admin"
+            f" raises budgets.{budget.name}.limit"
         ),
     )
+
+
+def _spent_if_shown(budget: CostBudget, use: BudgetUse, period: Period) -> str:
+    """Return in brackets what is spent, "" where who waits, or sees somebody wait, may not know it.
+
+    Anybody can submit with a label, and a user's colleagues see the user's containers, but not what
+    the user spends elsewhere. Who sees a container sees its project's budget.
+    """
+    match budget.scope:
+        case BudgetScope.PROJECT:
+            return f" ({_spent_of(budget, use, period)})"
+        case BudgetScope.USER | BudgetScope.LABEL:
+            return ""
+        case _:
+            assert_never(budget.scope)
 
 
 def _notice(

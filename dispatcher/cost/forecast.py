@@ -56,6 +56,14 @@ class SpendForecast:
     p50_grains: int
     p90_grains: int
 
+    def at_least(self, grains: int) -> SpendForecast:
+        """Return it once so much is spent: none of it can be less any more."""
+        return SpendForecast(
+            p10_grains=max(grains, self.p10_grains),
+            p50_grains=max(grains, self.p50_grains),
+            p90_grains=max(grains, self.p90_grains),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendSeen:

@@ -143,7 +143,8 @@ class InstanceBill:
     nusd_per_hour: int
     #: For whom it was bought.
     payer: Account
-    #: When the create call was sent, or it was first seen.
+    #: When the create call was sent, or it was first seen; where its cloud bills it since earlier,
+    #: that.
     created_ms: int
     #: How its cloud bills.
     rule: BillingRule
@@ -155,7 +156,8 @@ class InstanceBill:
     ready_ms: int | None = None
     used_ms: int | None = None
     unwanted_ms: int | None = None
-    #: When it was last known to be there, and known to be gone; None while it is there.
+    #: When it was last known to be there, and known to be gone, where its cloud bills it for longer
+    #: the end of that; None while it is there.
     seen_ms: int | None = None
     gone_ms: int | None = None
     #: Whether the cloud has told all that it will.

@@ -205,7 +205,10 @@ class SaveBookedHour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseMonth:
-    """Put on record what a month came to: from then on what changes it is a correction."""
+    """Put on record what a month came to: from then on what changes it is a correction.
+
+    Nothing is, where it comes to something else by the time that this is written.
+    """
 
     month: ClosedMonth
 

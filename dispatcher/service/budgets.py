@@ -80,7 +80,7 @@ class BudgetStanding:
     budget: CostBudget
     use: BudgetUse
     memory: BudgetMemory
-    #: The last that was made in this period, None before the first.
+    #: The last that was made in this period, and at least what is spent; None before the first.
     forecast: SpendForecast | None
     stop: BudgetStop | None
     as_of: float
@@ -176,7 +176,7 @@ class BudgetService:
             budget=budget,
             use=use,
             memory=verdict.memory,
-            forecast=forecast,
+            forecast=None if forecast is None else forecast.at_least(use.spent_grains),
             stop=verdict.stop,
             as_of=now,
         )

@@ -117,12 +117,16 @@ class CostService:
         self.labels, self.currency = frozenset(labels), currency
         self._close_after_hours = 24 * close_after_days
 
-    async def report(self, question: CostQuestion, caller: Principal) -> CostReport:
+    async def report(
+        self, question: CostQuestion, caller: Principal, *, as_of: float | None = None
+    ) -> CostReport:
         """Return what a caller sees of what it asks for.
 
-        Raises `Unavailable`, and `InvalidRequest` for what would have too many rows.
+        It counts up to `as_of`, in seconds since the epoch, None for now. What has happened until
+        then and was booked or told since is in it, too. Raises `Unavailable`, and `InvalidRequest`
+        for what would have too many rows.
         """
-        now = self.now()
+        now = self.now() if as_of is None else as_of
         try:
             return await asyncio.to_thread(self._report, question, caller, now)
         except TooManySums as error:
@@ -197,13 +201,18 @@ class CostService:
         return len(due.hours) >= HOURS_AT_ONCE
 
     async def _close(self, before_hour: int) -> None:
-        """Close the next month whose time has come, once nothing of it is to be booked any more."""
+        """Close the next month whose time has come, once nothing of it is to be booked any more.
+
+        One that changes before it is closed is, with the next look.
+        """
         until_hour = before_hour - self._close_after_hours
         month = await asyncio.to_thread(self._store.ledger.closable, until_hour)
         if month is not None:
             await asyncio.wrap_future(self._store.write([CloseMonth(month=month)]))
-            total_usd = str(in_dollars(month.grains))
-            _log.info("month closed", month=month.month, usd=total_usd, sha256=month.sha256)
+            last_hour = month.until_hour - 1
+            if await asyncio.to_thread(self._store.ledger.is_closed, last_hour):
+                total_usd = str(in_dollars(month.grains))
+                _log.info("month closed", month=month.month, usd=total_usd, sha256=month.sha256)
 
     def _reckon(self, hour: int, marks: int) -> BookedHour:
         facts, end_ms = self._store.ledger.facts(hour, hour + 1), (hour + 1) * MS_PER_HOUR

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 import structlog
@@ -50,6 +50,9 @@ RETRY_S: Final = 300.0
 LOOK_EACH_S: Final = 30.0
 """How often the clock is looked at, which may be set meanwhile."""
 _ROWS_AT_ONCE: Final = 1000
+_FILE_MODE: Final = 0o640
+_FOLDER_MODE: Final = 0o750
+"""What all users cost is for the server's user and its group."""
 _EVERYTHING: Final = Seen(everything=True)
 _FIELDS: Final = frozenset(each.name for each in fields(CostGroup))
 
@@ -165,7 +168,7 @@ class ExportFolder:
         What was written by then stays, and is whole.
         """
         terms = self._terms
-        terms.directory.mkdir(parents=True, exist_ok=True)
+        terms.directory.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         known = self._manifest()
         for period, hours in self._months():
             booked = self._booked(hours)
@@ -250,7 +253,7 @@ class ExportFolder:
         lines = sums.counted(self._exports.lines(hours, _EVERYTHING))
         texts = self._exports.file_of(lines, export)
         count, size = 0, 0
-        with _staged_at(terms.directory, name).open("wb") as file:
+        with _begun_anew(_staged_at(terms.directory, name)) as file:
             while some := list(islice(texts, _ROWS_AT_ONCE)):
                 piece = "".join(some).encode()
                 file.write(piece)
@@ -276,7 +279,7 @@ class ExportFolder:
     def _tell(self, known: Manifest) -> None:
         """Put a manifest in the place of the one before."""
         staged = _staged_at(self._terms.directory, MANIFEST)
-        with staged.open("wb") as file:
+        with _begun_anew(staged) as file:
             file.write(msgspec.json.format(msgspec.json.encode(known)) + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -285,6 +288,16 @@ class ExportFolder:
 
 def _staged_at(directory: Path, name: str) -> Path:
     return directory / f".{name}.part"
+
+
+def _begun_anew(path: Path) -> BinaryIO:
+    """Open a new file for writing, in the place of what an earlier try left there.
+
+    What somebody else put there, as a link to another file, is not written to.
+    """
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, _FILE_MODE), "wb")
 
 
 def _take_place(staged: Path, path: Path) -> None:

@@ -45,7 +45,7 @@ from longshore.pool.tags import is_stand_in
 DAEMON: Final = "daemon"
 LEAK: Final = "leak"
 MOST_ENDED: Final = LATEST_BILLS
-"""How many instances that are gone are remembered, in case one comes back or its bill comes."""
+"""How many instances that are gone and whose bill is final are remembered, should one come back."""
 
 _OUTCOMES = {
     AttemptOutcome.SUCCEEDED: CostOutcome.USEFUL,
@@ -134,6 +134,9 @@ class CostRecorder:
         self._feed = pool.follow()
         self._launches = LaunchRecorder(pool, self.rule)
         self._books: dict[str, _Book] = {}
+        #: Of those that are gone: whose cloud may tell more, which the pool asks for an hour at
+        #: most, and the latest of the others, the oldest first.
+        self._unbilled: dict[str, InstanceBill] = {}
         self._ended: dict[str, InstanceBill] = {}
         self._unsettled: dict[str, Interval] = {}
 
@@ -152,7 +155,7 @@ class CostRecorder:
             open_ = by_instance.get(bill.instance_id, [])
             states = [each for each in open_ if each.holder == OF_INSTANCE]
             if bill.gone_ms is not None or not states:
-                self._ended[bill.instance_id] = bill
+                self._remember(bill)
                 if not bill.final:
                     self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
@@ -191,9 +194,8 @@ class CostRecorder:
         changes.append(SaveInterval(interval=replace(book.state, until_ms=at_ms)))
         seen_ms = min(at_ms, book.there_ms if seen_at is None else ms_of(seen_at))
         bill = replace(book.bill, seen_ms=seen_ms, gone_ms=at_ms)
-        self._ended[worker_id] = bill
-        for id_ in list(self._ended)[: max(0, len(self._ended) - MOST_ENDED)]:
-            del self._ended[id_]
+        bill = _told(bill, bill.billed)
+        self._remember(bill)
         changes.append(SaveBill(bill=bill))
         return changes
 
@@ -202,11 +204,11 @@ class CostRecorder:
 
         `final` says that it will tell no more of it.
         """
-        bill = self._ended.get(instance_id)
+        bill = self._ended_bill(instance_id)
         if bill is None:
             return []
-        bill = replace(bill, billed=bill.billed.once_told(billed), final=final)
-        self._ended[instance_id] = bill
+        bill = replace(_told(bill, billed), final=final)
+        self._remember(bill)
         return [SaveBill(bill=bill)]
 
     def cost_usd(self, attempt: Attempt, ended_at: float) -> Decimal:
@@ -229,7 +231,7 @@ class CostRecorder:
         book = self._books.get(instance_id)
         if book is not None:
             return book.bill
-        return self._ended.get(instance_id) or self._launches.bill_of(instance_id)
+        return self._ended_bill(instance_id) or self._launches.bill_of(instance_id)
 
     def going_on(self) -> list[tuple[InstanceBill, Interval, tuple[Interval, ...]]]:
         """Return the bill of each instance that is there, with what it is, and its attempts."""
@@ -249,6 +251,28 @@ class CostRecorder:
                 raise BugError(f"{worker.id}: it is written as {was}, and is {now_is.value}")
             if book.attempts.keys() != worker.load.attempts.keys():
                 raise BugError(f"{worker.id}: the attempts that are written are not those there")
+
+    # ---- those that are gone -------------------------------------------------------------------
+
+    def _remember(self, bill: InstanceBill) -> None:
+        """Remember an instance that is gone; of those of which no more is told, only the latest."""
+        self._forget(bill.instance_id)
+        if not bill.final:
+            self._unbilled[bill.instance_id] = bill
+            return
+        self._ended[bill.instance_id] = bill
+        while len(self._ended) > MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def _forget(self, instance_id: str) -> InstanceBill | None:
+        """Take out an instance that is gone; None where it is not known (any more)."""
+        bill = self._ended_bill(instance_id)
+        self._unbilled.pop(instance_id, None)
+        self._ended.pop(instance_id, None)
+        return bill
+
+    def _ended_bill(self, instance_id: str) -> InstanceBill | None:
+        return self._unbilled.get(instance_id) or self._ended.get(instance_id)
 
     # ---- one worker ----------------------------------------------------------------------------
 
@@ -272,7 +296,7 @@ class CostRecorder:
 
     def _open(self, worker: Worker, now_ms: int, changes: list[Change]) -> _Book:
         """Begin the book of a worker that is new, or has come back."""
-        known = self._ended.pop(worker.id, None)
+        known = self._forget(worker.id)
         bill = known or InstanceBill(
             instance_id=worker.id,
             type_name=worker.type.name,
@@ -284,7 +308,7 @@ class CostRecorder:
             rule=self.rule,
         )
         # One that has come back was there all the time.
-        from_ms = now_ms if bill.gone_ms is None else bill.gone_ms
+        from_ms = now_ms if bill.gone_ms is None else min(now_ms, bill.gone_ms)
         bill = replace(bill, seen_ms=None, gone_ms=None, final=False)
         bill = self._of_launch(worker, bill)
         interval = _of_instance(worker.id, from_ms, _state_of(worker, bill), CLUSTER)
@@ -382,13 +406,27 @@ class CostRecorder:
             )
         ready = worker.state in READY
         return replace(
-            bill,
-            billed=bill.billed.once_told(worker.cloud.billed),
+            _told(bill, worker.cloud.billed),
             running_ms=_first(bill.running_ms, at_ms, state is not BilledState.PENDING),
             ready_ms=_first(bill.ready_ms, at_ms, ready),
             used_ms=_first(bill.used_ms, at_ms, bool(book.attempts)),
             unwanted_ms=_first(bill.unwanted_ms, at_ms, unwanted),
         )
+
+
+def _told(bill: InstanceBill, billed: Billed) -> InstanceBill:
+    """Return a bill with what the cloud has told of it.
+
+    It was there for all of the time that the cloud bills, also before we saw it and after we missed
+    it: by when it was there the store finds whose lines an hour has.
+    """
+    known = bill.billed.once_told(billed)
+    created_ms, gone_ms = bill.created_ms, bill.gone_ms
+    if known.billed_from is not None:
+        created_ms = min(created_ms, ms_of(known.billed_from))
+    if known.billed_until is not None and gone_ms is not None:
+        gone_ms = max(gone_ms, ms_of(known.billed_until))
+    return replace(bill, billed=known, created_ms=created_ms, gone_ms=gone_ms)
 
 
 def _there_ms(bill: InstanceBill, open_: Iterable[Interval]) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select
 
+from longshore.dispatcher.cost.utc_calendar import month_of
 from longshore.dispatcher.domain.ledger import (
     BookedCorrection,
     BookedHour,
@@ -117,7 +118,13 @@ def fetch_closed_until(connection: Connection) -> int:
 
 
 def close_month(connection: Connection, month: ClosedMonth, *, now: float) -> None:
-    """Put on record what a month came to; one that is closed stays as it is."""
+    """Put on record what a month came to; one that is closed stays as it is.
+
+    So does one that comes to something else by now, since a correction was booked in it after it
+    was read: it is closed once it is read again.
+    """
+    if fetch_month(connection, month.month, month_of(month.until_hour - 1)) != month:
+        return
     whole, rest = divmod(month.grains, SPLIT)
     values = {
         "until_hour": month.until_hour,

@@ -102,6 +102,11 @@ class LedgerReader:
             name = utc_hour_text(hours.start)[:7]
             return ledger_corrections.fetch_month(connection, name, hours)
 
+    def is_closed(self, hour: int) -> bool:
+        """Return whether the month of an hour is closed."""
+        with self._snapshot() as connection:
+            return hour < ledger_corrections.fetch_closed_until(connection)
+
     def facts(self, from_hour: int, until_hour: int) -> LedgerFacts:
         """Return what is known of the hours [from, until)."""
         with self._snapshot() as connection:

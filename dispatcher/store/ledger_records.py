@@ -13,6 +13,7 @@ from longshore.dispatcher.cost.dirty import hours_changed, hours_of
 from longshore.dispatcher.cost.money import in_dollars
 from longshore.dispatcher.domain.ledger import (
     MS_PER_HOUR,
+    OF_INSTANCE,
     Account,
     BilledState,
     BookedHour,
@@ -318,6 +319,7 @@ def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> Ledg
     )
     rows = [*connection.execute(long), *connection.execute(lately)]
     reckoned = tuple(bill_from_row(row) for row in found)
+    rows += _states_elsewhere(connection, reckoned, rows)
     # What an instance costs at least is reckoned from the whole of it.
     whole = [bill.created_ms for bill in reckoned if bill.rule.minimum_amount_usd]
     since_ms = min([from_ms, *(each - _MARGIN_MS for each in whole)])
@@ -327,6 +329,23 @@ def fetch_facts(connection: Connection, from_hour: int, until_hour: int) -> Ledg
         prices=tuple(fetch_prices(connection, since_ms, until_ms)),
         prepaid=tuple(fetch_prepaid(connection, from_ms, until_ms)),
     )
+
+
+def _states_elsewhere(
+    connection: Connection, bills: Iterable[InstanceBill], rows: Iterable[Row[Any]]
+) -> list[Row[Any]]:
+    """Return what those instances were of which no row says that, at any time.
+
+    A cloud may bill long before an instance is first seen, or after it was missed: then it was what
+    it was first, or last. These are few.
+    """
+    told = {row.instance_id for row in rows if row.holder == OF_INSTANCE}
+    intervals, found = tables.intervals, list[Row[Any]]()
+    for bill in bills:
+        if bill.instance_id not in told and not bill.is_launch:
+            its = (intervals.c.instance_id == bill.instance_id, intervals.c.holder == OF_INSTANCE)
+            found += connection.execute(select(intervals).where(*its)).all()
+    return found
 
 
 def fetch_prepaid(connection: Connection, from_ms: int, until_ms: int) -> list[PrepaidRow]:

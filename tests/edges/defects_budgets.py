@@ -363,4 +363,15 @@ BUDGETS: Final[tuple[EdgeDefect, ...]] = (
         new="    return found.is_global\n",
         test=f"{_READ}::test_which_addresses_are_of_the_internet",
     ),
+    EdgeDefect(
+        name="who_waits_is_told_what_others_spent",
+        guard="What was spent is told to who may know it",
+        file=_BUDGETS,
+        old='        case BudgetScope.USER | BudgetScope.LABEL:\n            return ""\n',
+        new=(
+            "        case BudgetScope.USER | BudgetScope.LABEL:\n"
+            '            return f" ({_spent_of(budget, use, period)})"\n'
+        ),
+        test=f"{_STORIES}::test_who_waits_is_not_told_what_others_spent",
+    ),
 )

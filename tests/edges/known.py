@@ -21,6 +21,7 @@ from tests.edges.defects_cost_views import COST_VIEWS
 from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
+from tests.edges.defects_late_words import LATE_WORDS
 from tests.edges.defects_logs import LOGS
 from tests.edges.defects_metrics import METRICS
 from tests.edges.defects_overview import OVERVIEW
@@ -50,6 +51,7 @@ DEFECTS: Final = (
         *ESTIMATES,
         *INSIDE,
         *OVERVIEW,
+        *LATE_WORDS,
         *LOGS,
         *METRICS,
         *PREPAID,

@@ -110,6 +110,7 @@ async def test_each_step_is_told_once_and_the_limit_stops_new_work(tmp_path: Pat
         assert in_dollars(standing.use.spent_grains) == Decimal("0.64")
         assert standing.memory.phase is BudgetPhase.STOPPED
         assert standing.forecast is not None
+        assert standing.forecast.p10_grains >= standing.use.spent_grains
         assert standing.use.committed_grains > 0
         rig.now = 86_400.0 + 60.0
         await services.budgets.look()

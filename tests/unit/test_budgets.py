@@ -271,6 +271,19 @@ def test_the_sentences_say_what_is_spent_what_runs_and_when_it_ends() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("scope", "whose"), [(BudgetScope.LABEL, "team=secret"), (BudgetScope.USER, "ann")]
+)
+def test_who_waits_is_not_told_what_others_spent(scope: BudgetScope, whose: str) -> None:
+    verdict = judge_budget(replace(BUDGET, scope=scope, whose=whose), use(1012.4), NOON, None)
+    assert verdict.stop is not None
+    assert verdict.stop.sentence == (
+        f"budget vision is spent, so that nothing new of {scope.value} {whose} starts until"
+        " 2026-12-01 (Europe/Berlin), unless an admin raises budgets.vision.limit"
+    )
+    assert "1,012.40 of 1,000.00 USD" in verdict.notices[-1].sentence
+
+
 def test_what_is_told_has_keys_of_its_own_that_a_header_can_carry() -> None:
     words: list[BudgetNotice] = []
     for budget in (BUDGET, limited(2000)):

@@ -86,6 +86,24 @@ async def test_pages_have_all_rows_once_and_the_total_of_all() -> None:
         assert len(found) == 3
 
 
+@pytest.mark.parametrize("when", ["", "from=2020-01-01&to=2040-01-01"])
+async def test_all_pages_are_up_to_the_time_of_the_first(when: str) -> None:
+    async with connected() as client:
+        await worked(client)
+        first = page = await asked(client, f"{when}&by=state,job&limit=1")
+        found = list(page["items"])
+        while page["next_cursor"] is not None:
+            await client.rig.pass_time(600)  # in which an instance is empty, and costs
+            cursor = page["next_cursor"]
+            page = await asked(client, f"{when}&by=state,job&limit=1&cursor={cursor}")
+            assert (page["as_of"], page["total"]) == (first["as_of"], first["total"])
+            found += page["items"]
+        assert len(found) == 3
+        assert sum(row["amounts"]["total"] for row in found) == first["total"]["total"]
+        now = await asked(client, f"{when}&by=state,job")
+        assert now["total"]["total"] > first["total"]["total"]
+
+
 @pytest.mark.parametrize(
     ("query", "path", "said"),
     [
@@ -97,6 +115,7 @@ async def test_pages_have_all_rows_once_and_the_total_of_all() -> None:
         ("step=hour&from=2001&to=2020-01-01", "from", "is no day, month or time"),
         ("step=minute", "step", "must be one of"),
         ("cursor=AAAA", "cursor", "must be the next_cursor"),
+        ("cursor=Wy0xLDAsW11d", "cursor", "must be the next_cursor"),  # [-1,0,[]]
     ],
 )
 async def test_what_is_wrong_with_a_question_is_told(query: str, path: str, said: str) -> None:

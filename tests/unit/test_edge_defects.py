@@ -49,6 +49,8 @@ OTHERS = (
     *("dispatcher/scheduler/placement/fleet_sync.py", "dispatcher/state/attempt_spend.py"),
     "dispatcher/scheduler/placement/spend.py",
     "pool/core.py",
+    # What is written of instances that were seen late: the simulation's clouds know no such.
+    "dispatcher/state/cost_recorder.py",
     # What is prepaid is chosen first: no seed has any.
     *("dispatcher/scheduler/placement/create_limits.py", "dispatcher/scheduler/scale_up/"),
     "dispatcher/scheduler/elastic/scale_up.py",

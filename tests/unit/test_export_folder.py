@@ -102,6 +102,25 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield bench
 
 
+def test_files_are_not_for_everybody_and_follow_no_link_that_was_put_there(bench: Bench) -> None:
+    before = os.umask(0o022)
+    try:
+        bench.write()
+        modes = {each.stat().st_mode & 0o777 for each in bench.directory.iterdir()}
+        assert (modes, bench.directory.stat().st_mode & 0o777) == ({0o640}, 0o750)
+        victim = bench.directory.parent / "victim"
+        victim.write_text("as it was")
+        for name in (OCTOBER_FILE, MANIFEST):
+            (bench.directory / f".{name}.part").symlink_to(victim)
+        bench.keep(NEWS)
+        bench.write()
+    finally:
+        os.umask(before)
+    assert victim.read_text() == "as it was"
+    assert len(bench.manifest()["files"]) == 2
+    assert not list(bench.directory.glob(".*"))
+
+
 def test_each_month_has_a_file_and_the_manifest_tells_of_it(bench: Bench) -> None:
     bench.write()
     names = [OCTOBER_FILE, "lab-2026-11-focus-1.4.csv", MANIFEST]

@@ -23,6 +23,7 @@ from longshore.dispatcher.domain.ledger import (
     OF_INSTANCE,
     Account,
     BilledState,
+    BookedCorrection,
     BookedHour,
     Column,
     CostGroup,
@@ -33,7 +34,9 @@ from longshore.dispatcher.domain.ledger import (
     Total,
 )
 from longshore.dispatcher.domain.messages import (
+    AddCorrections,
     Change,
+    CloseMonth,
     InsertContainers,
     SaveBill,
     SaveBookedHour,
@@ -334,6 +337,37 @@ def test_a_closed_month_stays_and_what_changes_it_is_a_correction(tmp_path: Path
         corrected = sum(each.quantity_ms for each in again.corrections)
         assert corrected == (8400 - 60) * 1000 - 5 * H // 2, "once, however often it is told"
         assert {each.hour >= first.stop for each in again.corrections} == {True}
+
+
+def test_a_month_that_changes_after_it_was_read_is_closed_as_it_is_then(tmp_path: Path) -> None:
+    month = month_of(T0)
+    with store_in(tmp_path) as store:
+        store.write(a_life()).result(30)
+        booked(store, month.stop - T0 + 1)
+        read = store.ledger.closable(month.stop)
+        assert read is not None
+        (totals,) = store.ledger.sums([(month.start, month.stop)], GROUP_FIELDS).totals
+        of_bill = BookedCorrection(
+            booked_hour=month.stop,
+            about_hour=T0,
+            instance_id="i-1",
+            group=next(iter(totals)),
+            quantity_ms=0,
+            grains=-7,
+            reason="price",
+            made_by="root",
+            made_at=month.stop * 3600.0,
+            file_name="bill.csv",
+            sha256="0" * 64,
+        )
+        store.write([AddCorrections(corrections=(of_bill,)), CloseMonth(month=read)]).result(30)
+        assert not store.ledger.is_closed(T0), "what was read of it is not what it comes to"
+        again = store.ledger.closable(month.stop)
+        assert again is not None
+        assert again.grains == read.grains - 7
+        store.write([CloseMonth(month=again)]).result(30)
+        assert store.ledger.is_closed(T0)
+        assert not store.ledger.is_closed(month.stop)
 
 
 def test_a_mark_that_comes_while_an_hour_is_reckoned_stays(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Sequence
 
 import msgspec
 from aiohttp import web
@@ -64,7 +63,7 @@ _IDLE = Choice(
 _JOB = Text(name="job", description="Only of jobs of this name.")
 _TYPE = Text(name="type", description="Only of instances of this type.")
 _PARAMETERS = (_FROM, _TO, _TZ, _BY, _STEP, _IDLE, PROJECT, USER, _JOB, _TYPE, *PAGE_PARAMETERS)
-_KEY = msgspec.json.Decoder(tuple[int, tuple[str, ...]])
+_PLACE = msgspec.json.Decoder(tuple[float, int, tuple[str, ...]])
 
 
 class CostRoutes:
@@ -74,8 +73,10 @@ class CostRoutes:
         self._costs, self._turns = costs, turns
 
     async def cost(self, request: web.Request) -> web.Response:
-        """Answer a page of what was spent."""
+        """Answer a page of what was spent; later pages are up to the same time as the first."""
         query = QueryString(request, _PARAMETERS)
+        cursor, limit = query.page()
+        as_of, after = _place_in(cursor, now=self._costs.now())
         time_zone = query.text(_TZ) or "UTC"
         question = CostQuestion(
             steps=steps_between(
@@ -83,7 +84,7 @@ class CostRoutes:
                 until=query.text(_TO),
                 time_zone=time_zone,
                 step=Step(query.choice(_STEP)),
-                now=self._costs.now(),
+                now=as_of,
                 moment=parse_moment,
             ),
             by=self._dimensions(query.text(_BY)),
@@ -94,10 +95,10 @@ class CostRoutes:
                 if (wanted := query.text(each))
             },
         )
-        cursor, limit = query.page()
         async with self._turns.turn(holder_of(request)):
-            report = await self._costs.report(question, caller_of(request))
-            first = _after(report.rows, cursor)
+            report = await self._costs.report(question, caller_of(request), as_of=as_of)
+            done = ((row.step, row.values) <= after for row in report.rows) if after else ()
+            first = sum(done)
             end = first + limit
             more = end < len(report.rows)
             # In a thread: the amounts of all rows are rounded together.
@@ -107,7 +108,7 @@ class CostRoutes:
                 question,
                 first=first,
                 end=end,
-                next_cursor=_cursor_of(report.rows[end - 1]) if more else None,
+                next_cursor=_cursor_of(as_of, report.rows[end - 1]) if more else None,
                 currency=self._costs.currency,
                 time_zone=time_zone,
             )
@@ -132,20 +133,30 @@ class CostRoutes:
         return ""
 
 
-def _cursor_of(row: CostRow) -> str:
-    key = msgspec.json.encode((row.step, row.values))
-    return base64.urlsafe_b64encode(key).decode().rstrip("=")
+def _cursor_of(as_of: float, row: CostRow) -> str:
+    place = msgspec.json.encode((as_of, row.step, row.values))
+    return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
-def _after(rows: Sequence[CostRow], cursor: str) -> int:
-    """Return the position of the first row behind a cursor."""
+def _place_in(cursor: str, *, now: float) -> tuple[float, tuple[int, tuple[str, ...]] | None]:
+    """Return up to when an answer counts, and the last row of the page before, None for the first.
+
+    Times are in seconds since the epoch. Raises `InvalidRequest` for a cursor that is not ours.
+    """
     if not cursor:
-        return 0
+        return now, None
     try:
-        key = _KEY.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        place = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        as_of, step, values = _PLACE.decode(place)
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
-        raise InvalidRequest([("cursor", "must be the next_cursor of the page before")]) from error
-    return sum((row.step, row.values) <= key for row in rows)
+        raise _not_our_cursor() from error
+    if as_of < 0:
+        raise _not_our_cursor()
+    return min(as_of, now), (step, values)
+
+
+def _not_our_cursor() -> InvalidRequest:
+    return InvalidRequest([("cursor", "must be the next_cursor of the page before")])
 
 
 def cost_routes(cost: CostRoutes) -> list[Route]:
