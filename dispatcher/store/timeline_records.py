@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, func, or_, select, tuple_, union_all
+from sqlalchemy import Connection, Row, and_, func, or_, select, tuple_, union_all
 
 from longshore.dispatcher.domain.cursors import decode_cursor, encode_cursor, not_our_cursor
-from longshore.dispatcher.domain.ledger import OF_INSTANCE, InstanceBill
+from longshore.dispatcher.domain.ledger import OF_INSTANCE, InstanceBill, launch_id
 from longshore.dispatcher.domain.timeline import (
     TimelineInstance,
     TimelinePage,
@@ -45,7 +45,11 @@ def _bills(
     connection: Connection, window: TimelineWindow, *, cursor: str, limit: int
 ) -> Sequence[InstanceBill]:
     # Apart, so that each goes by the index; and whether it is final says nothing of when it was.
-    either = bills.c.final.in_((False, True))
+    either = and_(
+        bills.c.final.in_((False, True)),
+        # Of a launch nobody knows yet whether it made an instance.
+        bills.c.instance_id.not_like(launch_id("%")),
+    )
     there = select(bills).where(either, bills.c.gone_ms.is_(None))
     gone = select(bills).where(either, bills.c.gone_ms > window.from_ms)
     known = union_all(

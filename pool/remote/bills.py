@@ -6,28 +6,64 @@ Stands alone: what is believed of it is decided here, and driver calls are made 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
 
 from longshore.drivers.billing import NOTHING_BILLED, Billed, Bills, TellsBilling
 from longshore.drivers.interface import Instance, InstanceSet
 
 LONGEST_ZONE = 64
+OLDEST_S: Final = 800 * 86_400.0
+"""How long ago the billing of an instance can have begun: the ledger reckons all hours since."""
+_MOST_REFUSED: Final = 1_000
+"""Of how many instances it is remembered that a word was refused, to log it once."""
+
+_log = structlog.get_logger(__name__)
 
 
-def billed_as_listed(instance: Instance) -> Billed:
-    """Return what an instance tells of its billing with a listing; nothing where it cannot."""
-    return _fit(instance.billed) if isinstance(instance, TellsBilling) else NOTHING_BILLED
+class BillWords:
+    """Takes in what a driver tells of billing; used on any thread."""
 
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._refused: set[str] = set()
 
-def bills_of(driver: InstanceSet, instance_ids: Sequence[str]) -> tuple[tuple[str, Billed], ...]:
-    """Return what a driver tells of these when it is asked, and of no others, sorted by id.
+    def as_listed(self, instance: Instance) -> Billed:
+        """Return what an instance tells of its billing with a listing; nothing where it cannot."""
+        if not isinstance(instance, TellsBilling):
+            return NOTHING_BILLED
+        return self._believed(instance.id, instance.billed)
 
-    Raises what the driver does.
-    """
-    if not isinstance(driver, Bills):
-        return ()
-    told = driver.bills(instance_ids)
-    return tuple((id_, _fit(told[id_])) for id_ in sorted(set(instance_ids) & told.keys()))
+    def asked(
+        self, driver: InstanceSet, instance_ids: Sequence[str]
+    ) -> tuple[tuple[str, Billed], ...]:
+        """Return what a driver tells of these when it is asked, and of no others, sorted by id.
+
+        Raises what the driver does.
+        """
+        if not isinstance(driver, Bills):
+            return ()
+        told = driver.bills(instance_ids)
+        known = sorted(set(instance_ids) & told.keys())
+        return tuple((id_, self._believed(id_, told[id_])) for id_ in known)
+
+    def _believed(self, instance_id: str, told: Billed) -> Billed:
+        billed = _fit(told)
+        begun = billed.billed_from
+        if begun is None or begun >= self._now() - OLDEST_S:
+            return billed
+        if instance_id not in self._refused and len(self._refused) < _MOST_REFUSED:
+            self._refused.add(instance_id)
+            _log.warning(
+                "the driver says that an instance is billed since so long ago that it is not"
+                " believed: set the driver right",
+                instance=instance_id,
+                billed_from=begun,
+            )
+        return replace(billed, billed_from=None, from_slack_s=0.0)
 
 
 def _fit(billed: Billed) -> Billed:

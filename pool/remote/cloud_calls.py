@@ -55,7 +55,7 @@ from longshore.pool.messages import (
     TagsSet,
 )
 from longshore.pool.model import InstanceSeen
-from longshore.pool.remote.bills import billed_as_listed, bills_of
+from longshore.pool.remote.bills import BillWords
 from longshore.pool.remote.leftovers import LeftoverWatch
 from longshore.pool.remote.prices import PriceQuestion, PricesTold, prices_told
 from longshore.pool.remote.ssh_watchdog import Watchdog
@@ -234,6 +234,7 @@ class CloudCalls:
         self._launching = launching
         self._post = post
         self._now = now
+        self._bill_words = BillWords(now)
         self._call_timeout_s = call_timeout_s
         self._default_port = default_port
         self._instances: dict[str, tuple[Instance, float]] = {}
@@ -516,7 +517,7 @@ class CloudCalls:
     def _bills(self, command: CloudCommand, outcome: OneShot) -> None:
         assert isinstance(command, AskBills)  # noqa: S101 - narrows the type
         try:
-            bills = bills_of(self._driver, command.instance_ids)
+            bills = self._bill_words.asked(self._driver, command.instance_ids)
         except Exception as error:  # noqa: BLE001 - a plug-in may raise anything; it is told
             self._note_failure(command, error)
             outcome.tell(failed(command, _as_cloud_error(error)))
@@ -549,7 +550,7 @@ class CloudCalls:
             tags=tuple(sorted(instance.tags.items())),
             power=power,
             reason=reason,
-            billed=billed_as_listed(instance),
+            billed=self._bill_words.as_listed(instance),
         )
 
     def _instance(self, instance_id: str) -> Instance:

@@ -10,6 +10,9 @@ _RECORDER = "dispatcher/state/cost_recorder.py"
 _WORDS = "tests/unit/test_cost_late_words.py"
 _ANSWERS = "tests/unit/test_cost_answers.py"
 _BOOKED = "tests/unit/test_ledger_store.py"
+_FOLDER = "dispatcher/service/export_folder.py"
+_FILES = "tests/unit/test_export_folder.py"
+_MODES = "test_files_are_not_for_everybody_and_follow_no_link_that_was_put_there"
 _SEEN_LATE = "test_an_instance_is_booked_from_when_it_is_billed_though_it_is_seen_much_later"
 _MISSED = "test_an_instance_is_booked_as_long_as_it_is_billed_though_it_was_missed_much_earlier"
 _COUNT = "test_a_late_word_is_taken_in_of_however_many_that_are_gone"
@@ -73,5 +76,48 @@ LATE_WORDS: Final[tuple[EdgeDefect, ...]] = (
         old="    return min(as_of, now), (step, values)\n",
         new="    return now, (step, values)\n",
         test=f"{_ANSWERS}::test_all_pages_are_up_to_the_time_of_the_first",
+    ),
+    EdgeDefect(
+        name="a_forecast_is_less_than_what_is_spent",
+        guard="A forecast of an hour ago is at least what is spent now",
+        file="dispatcher/service/budgets.py",
+        old="forecast.at_least(use.spent_grains)",
+        new="forecast",
+        test="tests/unit/test_budget_service.py"
+        "::test_each_step_is_told_once_and_the_limit_stops_new_work",
+    ),
+    EdgeDefect(
+        name="files_of_costs_are_for_everybody",
+        guard="Files of costs are for the server's user and group",
+        file=_FOLDER,
+        old="_FILE_MODE: Final = 0o640\n",
+        new="_FILE_MODE: Final = 0o644\n",
+        test=f"{_FILES}::{_MODES}",
+    ),
+    EdgeDefect(
+        name="files_of_costs_follow_links",
+        guard="A file that is made is a new one",
+        file=_FOLDER,
+        old="    path.unlink(missing_ok=True)\n"
+        "    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC\n",
+        new="    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC\n",
+        test=f"{_FILES}::{_MODES}",
+    ),
+    EdgeDefect(
+        name="a_launch_is_in_the_timeline",
+        guard="The timeline has instances and no launches",
+        file="dispatcher/store/timeline_records.py",
+        old='        bills.c.instance_id.not_like(launch_id("%")),\n',
+        new="",
+        test="tests/unit/test_timeline.py::test_a_launch_without_an_answer_is_no_instance",
+    ),
+    EdgeDefect(
+        name="a_driver_is_believed_whatever_it_tells",
+        guard="An instance is not billed since before there was a ledger",
+        file="pool/remote/bills.py",
+        old="        if begun is None or begun >= self._now() - OLDEST_S:\n",
+        new="        if True:\n",
+        test="tests/unit/test_performer.py"
+        "::test_a_word_that_an_instance_is_billed_since_ever_is_refused_and_logged_once",
     ),
 )

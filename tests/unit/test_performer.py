@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from longshore.drivers.billing import NOTHING_BILLED, Billed, BillingRule
 from longshore.drivers.errors import AmbiguousResult, CapacityError, CloudError, InstanceNotFound
@@ -43,6 +44,7 @@ from longshore.pool.messages import (
     TagsSet,
 )
 from longshore.pool.model import AttemptOrder, Launch, ProbeReport
+from longshore.pool.remote.bills import OLDEST_S, BillWords
 from longshore.pool.remote.cloud_calls import with_port
 from longshore.pool.remote.link_model import ProbeStageError
 from longshore.pool.remote.worker_reports import WorkerReports
@@ -156,6 +158,17 @@ def test_listings_tell_of_billing_where_their_driver_does_and_only_what_can_be(r
         Billed(zone="z" * 64),
         Billed(billed_from=9.0, billed_until=9.0),
     ]
+
+
+def test_a_word_that_an_instance_is_billed_since_ever_is_refused_and_logged_once() -> None:
+    words = BillWords(lambda: 2 * OLDEST_S)
+    ever = Billed(billed_from=1.0, from_slack_s=9.0, billed_until=OLDEST_S + 9.0, zone="z1")
+    sane = Billed(billed_from=OLDEST_S + 1.0)
+    with capture_logs() as logs:
+        listed = [words.as_listed(Priced("i-1", billed=ever)) for _ in range(3)]
+        assert words.as_listed(Priced("i-2", billed=sane)) == sane
+    assert listed == [Billed(billed_until=OLDEST_S + 9.0, zone="z1")] * 3
+    assert [each["instance"] for each in logs] == ["i-1"]
 
 
 def test_bills_are_told_of_those_that_were_asked_of_and_nothing_by_who_cannot(rig: Rig) -> None:

@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.ledger import (
     CostOutcome,
     InstanceBill,
     Interval,
+    launch_id,
 )
 from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
 from longshore.dispatcher.domain.timeline import (
@@ -121,6 +122,12 @@ def test_who_was_there_in_a_window_is_told_by_creation_and_nobody_else(tmp_path:
         assert ids(asked(store, T0, T0 + 10 * MINUTE)) == ["i-settled", "i-there", "i-late-gone"]
         assert ids(asked(store, T0, T0 + MINUTE, instance_id="i-there")) == ["i-there"]
         assert ids(asked(store, T0, T0 + MINUTE, instance_id="i-gone-before")) == []
+
+
+def test_a_launch_without_an_answer_is_no_instance(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        a_store(store, bill(launch_id("tok123"), T0 - MINUTE), bill("launched", T0 - MINUTE))
+        assert ids(asked(store, T0, T0 + MINUTE)) == ["launched"]
 
 
 def test_pages_follow_each_other_though_many_were_created_at_once(tmp_path: Path) -> None:
