@@ -32,9 +32,9 @@ TIME_LIMIT_S = {
     "bench": 1800.0,
 }
 SIMULATED_SEEDS = 2000
-EDGES_S = 900.0
+EDGES_S = 800.0
 CHAOS_SEEDS = 1000
-WHOLE_S = 800.0
+WHOLE_S = 600.0
 SCHEMA_S = 90.0
 QUICK_SEEDS = 10
 """How many seeds the fast loop simulates; `make test` and `make proofs` have more: `sized`."""

@@ -36,7 +36,7 @@ from longshore.dispatcher.domain.messages import Change, Commit, Event, Woken
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.scheduler.system.model import SystemPlan
-from longshore.dispatcher.state.containers import ContainerTable
+from longshore.dispatcher.state.containers import ContainerTable, WaitingInProject
 from longshore.dispatcher.state.history import History
 from longshore.dispatcher.state.memory_limit import QueuedMemory
 from longshore.dispatcher.state.queue import Queue, RequestClass, SortedIndex
@@ -48,6 +48,7 @@ _OF_VALUES: Mapping[type, tuple[str, ...]] = {
     Queue: ("_key_of",),
     QueuedMemory: ("_users",),
     RequestClass: ("_orders",),
+    WaitingInProject: ("since",),
 }
 """Attributes with an entry for each container that waits, which by their type are values only.
 

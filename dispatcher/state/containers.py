@@ -128,15 +128,22 @@ def logs_in_words(attempts: Sequence[Attempt]) -> str:
 # ---- since when containers wait ------------------------------------------------------------------
 
 
+class WaitingInProject:
+    """Since when containers of one project wait, by their ids."""
+
+    def __init__(self) -> None:
+        self.since: dict[str, float] = {}
+
+
 class WaitingSince:
     """Since when containers wait that could run, in seconds since the epoch, by project."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[str, float]] = {}
+        self._of: dict[str, WaitingInProject] = {}
 
     def ids(self) -> set[str]:
         """Return whose ids are in it; a copy."""
-        return {container_id for since in self._of.values() for container_id in since}
+        return {container_id for each in self._of.values() for container_id in each.since}
 
     def earliest(self, projects: Collection[str] | None) -> float | None:
         """Return since when one waits that has done so for longest, None where nobody waits.
@@ -144,26 +151,29 @@ class WaitingSince:
         `projects` are those whose containers count, None for all.
         """
         wanted = self._of.keys() if projects is None else projects
-        found = (min(self._of[each].values()) for each in wanted if self._of.get(each))
+        found = (min(self._of[each].since.values()) for each in wanted if each in self._of)
         return min(found, default=None)
 
     def add(self, container: Container, at: float) -> None:
         """Note since when one waits, unless it waits already."""
-        self._of.setdefault(container.project, {}).setdefault(container.id, at)
+        of_project = self._of.setdefault(container.project, WaitingInProject())
+        of_project.since.setdefault(container.id, at)
 
     def pop(self, container: Container) -> float | None:
         """Forget one; return since when it has waited, None where it has not."""
-        of_project = self._of.get(container.project, {})
-        since = of_project.pop(container.id, None)
-        if since is not None and not of_project:
+        of_project = self._of.get(container.project)
+        if of_project is None:
+            return None
+        since = of_project.since.pop(container.id, None)
+        if not of_project.since:
             del self._of[container.project]
         return since
 
     def limit(self, now: float) -> None:
         """Let nobody have waited since later than now."""
-        for since in self._of.values():
-            for container_id, at in since.items():
-                since[container_id] = min(at, now)
+        for each in self._of.values():
+            for container_id, at in each.since.items():
+                each.since[container_id] = min(at, now)
 
 
 # ---- the containers that have not ended, and the attempts whose logs are still on their way ------
