@@ -140,7 +140,8 @@ class Ledger:
         self, hours: range, form: ExportFormat, seen: Seen | None = None
     ) -> list[dict[str, str]]:
         export = CostExport(hours=hours, format=form, labels=())
-        text = "".join(self.exports.file(export, seen or Seen(everything=True)))
+        lines = self.exports.lines(export.hours, seen or Seen(everything=True))
+        text = "".join(self.exports.file_of(lines, export))
         return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
