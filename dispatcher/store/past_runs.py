@@ -56,9 +56,8 @@ def fetch_successes(
     ended_ms = intervals.c.until_ms
     query = (
         select(of.c.span, *whose, func.count().label("number"))
-        .select_from(
-            of.join(intervals, and_(SUCCEEDED, ended_ms >= of.c.first_ms, ended_ms < of.c.until_ms))
-        )
+        .select_from(of.join(intervals, and_(ended_ms >= of.c.first_ms, ended_ms < of.c.until_ms)))
+        .where(SUCCEEDED)
         .group_by(of.c.span, *whose)
         .order_by(of.c.span, *whose)
     )

@@ -140,7 +140,7 @@ class Ledger:
         self, hours: range, form: ExportFormat, seen: Seen | None = None
     ) -> list[dict[str, str]]:
         export = CostExport(hours=hours, format=form, labels=())
-        lines = self.exports.lines(hours, seen or Seen(everything=True))
+        lines = self.exports.lines(export.hours, seen or Seen(everything=True))
         text = "".join(self.exports.file_of(lines, export))
         return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
