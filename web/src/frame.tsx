@@ -1,8 +1,9 @@
 // What is around every view: where one can go, who one is, whether changes come.
 import type { ComponentChildren } from "preact";
 import { caller, logout } from "./api";
-import { connection } from "./live";
-import { link, place } from "./router";
+import { connection, lostAt } from "./live";
+import { localTime } from "./parts/format";
+import { link, type Place, place } from "./router";
 
 interface Entry {
   readonly path: string;
@@ -15,6 +16,8 @@ const ENTRIES: readonly Entry[] = [
   { path: "containers", name: "Queue" },
   { path: "jobs", name: "Jobs" },
   { path: "instances", name: "Instances", forAdmins: true },
+  { path: "timeline", name: "Timeline", forAdmins: true },
+  { path: "holds", name: "Holds", forAdmins: true },
   { path: "audit", name: "Audit", forAdmins: true },
 ];
 
@@ -23,6 +26,13 @@ const TOLD = {
   live: "Live",
   lost: "Connection lost: trying again",
 } as const;
+
+/** Return the title of the browser's window: the view, or what it is of. */
+export function titleOf({ path }: Place): string {
+  const [view = "", id] = path;
+  const name = id ?? ENTRIES.find((each) => each.path === view)?.name ?? "No such view";
+  return `${name} \u00b7 Longshore`;
+}
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const here = place.value.path[0] ?? "";
@@ -48,6 +58,11 @@ export function Frame({ children }: { children: ComponentChildren }) {
           {mayLeave && <button type="button" onClick={() => void logout()}>Log out</button>}
         </p>
       </header>
+      {lostAt.value !== null && (
+        <p class="lost" role="alert">
+          The server is not reached since {localTime(lostAt.value)}: what is shown is of then. It is tried again by itself.
+        </p>
+      )}
       <main id="main" tabIndex={-1}>{children}</main>
     </>
   );

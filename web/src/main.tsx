@@ -2,13 +2,14 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { caller, findCaller } from "./api";
-import { Frame } from "./frame";
+import { Frame, titleOf } from "./frame";
 import { startFollowing, stopFollowing } from "./live";
 import { link, place } from "./router";
 import "./style.css";
 import { Audit } from "./views/audit";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
+import { Holds } from "./views/holds";
 import { InstanceView, Instances } from "./views/instances";
 import { JobView } from "./views/job";
 import { Jobs } from "./views/jobs";
@@ -26,6 +27,8 @@ function View() {
       return id === undefined ? <Jobs /> : <JobView key={id} id={id} />;
     case "instances":
       return id === undefined ? <Instances /> : <InstanceView key={id} id={id} />;
+    case "holds":
+      return <Holds />;
     case "audit":
       return <Audit />;
     default:
@@ -48,6 +51,9 @@ function Page() {
   return <Frame><View /></Frame>;
 }
 
+effect(() => {
+  document.title = caller.value ? titleOf(place.value) : "Longshore";
+});
 effect(() => {
   if (caller.value) startFollowing();
   else stopFollowing();
