@@ -39,8 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DispatcherProce
     if os.geteuid() != 0:
         not_tested("run_as needs root")
     with DispatcherProcess(tmp_path_factory.mktemp("server"), CONFIG) as process:
-        for name in ("long", "next", "last"):
-            submitted(process, name=name, command=["sleep", "600"], cpus=4)
+        for name, cpus in (("long", 3), ("next", 4), ("last", 4)):
+            submitted(process, name=name, command=["sleep", "600"], cpus=cpus)
         yield process
 
 
@@ -99,10 +99,9 @@ def test_the_first_page_is_kept_up_to_date(server: DispatcherProcess, browser: B
     with visit(browser, server.url) as seen:
         seen.login(admin(server))
         seen.until(lambda: "2\nwaiting" in panel(seen, "Work"), "two wait")
-        late = submitted(server, name="late", command=["true"], cpus=4)
+        late = submitted(server, name="late", command=["true"], cpus=4, priority=1)
         seen.until(lambda: "3\nwaiting" in panel(seen, "Work"), "three wait")
         local(server, "POST", f"/v1/containers/{late}/cancel", {})
-        seen.until(lambda: "2\nwaiting" in panel(seen, "Work"), "two wait again")
 
 
 def test_the_first_page_shows_a_user_their_work_and_no_panel_of_admins(
@@ -117,3 +116,114 @@ def test_the_first_page_shows_a_user_their_work_and_no_panel_of_admins(
         assert seen.page.get_by_role("alert").count() == 0
         seen.page.get_by_role("link", name="Only what eve submitted").click()
         seen.shows("No container is like this")
+
+
+def drawn(seen: Visit) -> int:
+    """Return how many bars of the timeline are drawn now."""
+    return int(seen.page.locator(".timeline canvas").get_attribute("data-bars") or 0)
+
+
+def test_the_timeline_shows_what_runs_where_as_it_begins(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    with visit(browser, server.url) as seen:
+        seen.login(admin(server))
+        seen.open("timeline?span=900")
+        seen.until(lambda: drawn(seen) >= 1, "the one that runs is drawn")
+        before = drawn(seen)
+        beside = submitted(server, name="beside", command=["sleep", "60"], cpus=0.5, priority=900)
+        seen.until(lambda: drawn(seen) == before + 1, "the next that runs is drawn")
+        local(server, "POST", f"/v1/containers/{beside}/cancel", {})
+
+
+def test_the_timeline_is_read_and_steered_with_keys(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    instance, *_ = local(server, "GET", "/v1/instances")["items"]
+    with visit(browser, server.url) as seen:
+        seen.login(admin(server))
+        seen.open("timeline?span=3600")
+        seen.until(lambda: drawn(seen) >= 1, "the one that runs is drawn")
+        told = seen.page.get_by_role("status").filter(has_text="Point at what is drawn")
+        told.wait_for()
+        seen.page.get_by_role("application").focus()
+        seen.page.keyboard.press("ArrowDown")
+        seen.shows(f"{instance['id']} here, $0.20 an hour")
+        seen.page.keyboard.press("ArrowRight")
+        seen.shows(f"75 % of {instance['id']}")
+        seen.page.keyboard.press("+")
+        seen.until(lambda: "span=1800" in seen.page.url, "it is twice as near")
+        seen.page.keyboard.press("Shift+ArrowLeft")
+        seen.until(lambda: "end=" in seen.page.url, "it is earlier")
+        seen.page.keyboard.press("0")
+        seen.until(lambda: "end=" not in seen.page.url, "it ends now")
+        seen.page.get_by_role("button", name="15 min").click()
+        seen.until(lambda: "span=900" in seen.page.url, "it is a quarter of an hour")
+        seen.page.get_by_role("application").focus()
+        seen.page.keyboard.press("Enter")
+        seen.page.get_by_role("heading", level=1, name="long").wait_for()
+
+
+def test_the_timeline_is_a_table_too(server: DispatcherProcess, browser: Browser) -> None:
+    instance, *_ = local(server, "GET", "/v1/instances")["items"]
+    with visit(browser, server.url) as seen:
+        seen.login(admin(server))
+        seen.open("timeline")
+        seen.page.get_by_text("As a table").click()
+        table = seen.page.get_by_role("region", name="Timeline as a table")
+        table.get_by_role("link", name=instance["id"]).wait_for()
+        assert "is there" in table.inner_text()
+        table.get_by_role("link", name=instance["id"]).click()
+        seen.shows("All that ran here")
+
+
+def test_holds_and_limits_are_told_with_what_to_turn(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    with visit(browser, server.url) as seen:
+        seen.login(admin(server))
+        seen.open("holds")
+        seen.shows("Ask the cloud for a larger quota")
+        assert "quota of 1 instance" in panel(seen, "Creates on hold")
+        limits = panel(seen, "Limits")
+        assert "scheduler.max_instances" in limits
+        assert "1 of 50 used" in limits
+        assert "$0.20 of $9.00 an hour used" in limits
+        assert "No budget keeps work from beginning." in panel(seen, "Budgets that stop work")
+
+
+def test_what_is_of_the_pool_is_for_admins(server: DispatcherProcess, browser: Browser) -> None:
+    with visit(browser, server.url) as seen:
+        seen.login(token(server))
+        names = seen.page.get_by_role("navigation", name="Views").inner_text().split()
+        assert not {"Timeline", "Holds", "Instances"} & set(names)
+        for view in ("timeline", "holds"):
+            seen.open(view)
+            seen.shows("This takes the role admin, and yours is user.")
+
+
+def test_each_view_of_the_pool_is_for_everybody(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    for dark, width in ((False, 1280), (True, 390)):
+        with visit(browser, server.url, dark=dark, width=width) as seen:
+            seen.login(admin(server))
+            for view in ("", "timeline", "holds"):
+                seen.open(view)
+                seen.page.get_by_role("heading", level=1).wait_for()
+                seen.until(lambda: "Loading" not in seen.text(), "all is there")
+                assert seen.barriers() == [], view
+                wide = seen.page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, view
+
+
+def test_a_lost_connection_is_told_and_found_again(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    with visit(browser, server.url) as seen:
+        seen.page.route("**/v1/events", lambda route: route.abort())
+        seen.login(token(server))
+        seen.shows("The server is not reached since")
+        seen.faults.clear()
+        seen.page.unroute("**/v1/events")
+        seen.until(lambda: "is not reached" not in seen.text(), "it is found again")

@@ -15,6 +15,7 @@ import { JobView } from "./views/job";
 import { Jobs } from "./views/jobs";
 import { Login } from "./views/login";
 import { Overview } from "./views/overview";
+import { Timeline } from "./views/timeline";
 
 function View() {
   const [view = "", id] = place.value.path;
@@ -27,6 +28,8 @@ function View() {
       return id === undefined ? <Jobs /> : <JobView key={id} id={id} />;
     case "instances":
       return id === undefined ? <Instances /> : <InstanceView key={id} id={id} />;
+    case "timeline":
+      return <Timeline />;
     case "holds":
       return <Holds />;
     case "audit":
