@@ -260,6 +260,7 @@ class AsyncClient:
 
     overview = _asks(calls.overview)
     holds = _asks(calls.holds)
+    decisions = _lists(calls.decisions)
     timeline = _lists(calls.timeline)
 
     # ---- the server ------------------------------------------------------------------------

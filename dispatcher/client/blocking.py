@@ -259,6 +259,7 @@ class Client:
 
     overview = _asks(calls.overview)
     holds = _asks(calls.holds)
+    decisions = _lists(calls.decisions)
     timeline = _lists(calls.timeline)
 
     # ---- the server ------------------------------------------------------------------------

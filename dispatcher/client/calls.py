@@ -40,7 +40,7 @@ from longshore.dispatcher.api.schemas.instances import (
     StrayList,
 )
 from longshore.dispatcher.api.schemas.jobs import JobAnswer, JobList, PlanAnswer
-from longshore.dispatcher.api.schemas.overview import OverviewAnswer
+from longshore.dispatcher.api.schemas.overview import DecisionList, OverviewAnswer
 from longshore.dispatcher.api.schemas.timeline import TimelineAnswer
 from longshore.dispatcher.api.schemas.tokens import (
     AuditList,
@@ -191,6 +191,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "efficiency": Endpoint(method="GET", path="/v1/efficiency"),
     "overview": Endpoint(method="GET", path="/v1/overview"),
     "holds": Endpoint(method="GET", path="/v1/holds"),
+    "decisions": Endpoint(method="GET", path="/v1/decisions"),
     "timeline": Endpoint(method="GET", path="/v1/timeline"),
     "live": Endpoint(method="GET", path="/health/live"),
     "ready": Endpoint(method="GET", path="/health/ready", also=(503,)),
@@ -696,6 +697,11 @@ def efficiency(
 def overview() -> TypedCall[OverviewAnswer]:
     """Return in numbers what goes on in the projects that one sees."""
     return _typed(OverviewAnswer, "overview")
+
+
+def decisions(*, kind: str | Sequence[str] | None = None) -> PagedListing[DecisionList]:
+    """Yield what was decided lately, the newest first, page by page; `kind` None is no filter."""
+    return _listing("decisions", DecisionList, kind=kind)
 
 
 def holds() -> TypedCall[HoldsAnswer]:

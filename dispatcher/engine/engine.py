@@ -42,6 +42,7 @@ from longshore.dispatcher.domain.messages import (
     Overloaded,
     PricesChanged,
     PriorityRequested,
+    Publication,
     PublishInstance,
     PublishStray,
     SaveInstance,
@@ -68,6 +69,7 @@ from longshore.dispatcher.state import containers as table_check
 from longshore.dispatcher.state.attempt_end import container_of
 from longshore.dispatcher.state.containers import ContainerTable, logs_in_words
 from longshore.dispatcher.state.cost_recorder import CostRecorder
+from longshore.dispatcher.state.decisions import DecisionLog
 from longshore.dispatcher.state.dependencies import Workflow
 from longshore.dispatcher.state.instance_records import record_of
 from longshore.dispatcher.state.queue import ClassKey, Queue
@@ -87,6 +89,7 @@ from longshore.pool.messages import (
     DestroyFailed,
     FindFailed,
     ListingFailed,
+    PoolEvent,
     ProbeFailed,
     TagsFailed,
     TagsSet,
@@ -154,7 +157,7 @@ class Engine:
         `store_accepted` says that an operator has just put it in the place of another. `billing` is
         how the cloud bills, None where it does not tell.
         """
-        self._store_since = store_since
+        self._store_since, self.decisions = store_since, DecisionLog()
         self.settings, self.new_container = settings, new_container
         self.pool = PoolCore(
             settings=pool_settings,
@@ -321,11 +324,16 @@ class Engine:
                 self.workflow.unwatch_completions(event.roots)
             case _:
                 self._dirty = self._dirty or not isinstance(event, NOTHING_TO_PLAN)
-                if isinstance(event, CreateFailed):
-                    self.scheduling.create_failed(event.token, str(event.error), now)
-                reactor.on_event(self.pool, event, now)
+                self._reacted(event, now)
         self._take_notices(now)
         return self._commands(now)
+
+    def _reacted(self, event: PoolEvent, now: float) -> None:
+        if isinstance(event, CreateFailed):
+            self.scheduling.create_failed(event.token, str(event.error), now)
+        reactor.on_event(self.pool, event, now)
+        if isinstance(event, CreateFailed):
+            self.decisions.held(self.pool.holds.active(now), now)
 
     def _take_in_terms(self, event: SecretsChanged | BudgetStopsChanged) -> None:
         """Hold back, and let go, who may begin by what has changed around them."""
@@ -423,8 +431,9 @@ class Engine:
         self._elastic.share_cpus()
         self.pool.statistics.begun(self.pool.commands, now)
         self.scheduling.history.published(self.table.published, now)
-        then: list[Following] = [*self.pool.commands, *self.table.published]
-        then += [*self._instance_news, *self._confirms]
+        told: list[Publication] = [*self.table.published, *self._instance_news]
+        self.decisions.take_in(self.pool.commands, told, now)
+        then: list[Following] = [*self.pool.commands, *told, *self._confirms]
         changes = (*self.table.changes, *self.costs.record(now))
         self.pool.commands.clear()
         self.table.published.clear()

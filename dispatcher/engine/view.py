@@ -28,7 +28,7 @@ from longshore.dispatcher.domain.ledger import InstanceBill, Interval
 from longshore.dispatcher.engine.engine import Engine
 from longshore.dispatcher.scheduler.placement.fleet import PackingPolicy, Slot
 from longshore.dispatcher.state.dependencies import Chain, blocking_chain
-from longshore.dispatcher.state.history import HistoryEvent
+from longshore.dispatcher.state.history import Decision, DecisionKind, HistoryEvent
 from longshore.dispatcher.state.queue import ClassKey, Order
 from longshore.dispatcher.state.scheduling_gates import Gate
 from longshore.dispatcher.state.spend_limits import SpendSubject
@@ -141,6 +141,17 @@ class EngineView:
         """Return what was decided of a container, a copy; see `History.of`."""
         history, began_at = self._engine.scheduling.history, self.pool.began_at
         return history.of(container, key, began_at=began_at, now=now, held=held)
+
+    def decisions(
+        self, *, kinds: frozenset[DecisionKind] | None, before: int | None, limit: int
+    ) -> list[Decision]:
+        """Return the latest decisions, the newest first; see `DecisionLog.latest`."""
+        return self._engine.decisions.latest(kinds=kinds, before=before, limit=limit)
+
+    @property
+    def decided_since(self) -> float | None:
+        """Return since when decisions are kept, None before the engine's first turn."""
+        return self._engine.decisions.since
 
     # ---- why they wait -----------------------------------------------------------------------
 

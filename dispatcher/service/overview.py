@@ -1,4 +1,4 @@
-"""What goes on, for who may see how much of it: containers, what waits, instances, holds.
+"""What goes on, for who may see how much of it: containers, what waits, holds, decisions.
 
 Stands alone: each resource has a service of its own.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from longshore.dispatcher.domain.cursors import decode_cursor, encode_cursor, not_our_cursor
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.engine.view import EngineView
 from longshore.dispatcher.explain.limit_usage import LimitUsage, all_limits
 from longshore.dispatcher.explain.overview import Overview, overview
 from longshore.dispatcher.service.visibility import seen_projects
+from longshore.dispatcher.state.history import Decision, DecisionKind
 from longshore.pool.holds import CreateHold
+
+_DECISIONS = "decisions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,17 @@ class Holds:
     #: By their end.
     holds: Sequence[CreateHold]
     limits: Sequence[LimitUsage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPage:
+    """A page of what was decided lately, the newest first."""
+
+    items: Sequence[Decision]
+    #: Since when decisions are kept, in seconds since the epoch; None for no time yet.
+    since: float | None
+    #: None on the last page.
+    next_cursor: str | None
 
 
 class OverviewService:
@@ -41,3 +56,28 @@ class OverviewService:
         now = self.now()
         holds = sorted(self._view.pool.holds(now), key=lambda each: (each.until, each.reason))
         return Holds(holds=holds, limits=all_limits(self._view, now))
+
+    def decisions(
+        self, *, kinds: frozenset[DecisionKind] | None, cursor: str, limit: int
+    ) -> DecisionPage:
+        """Return a page of decisions of these kinds, None for all, the newest first.
+
+        Raises `InvalidRequest` for a cursor that is not ours.
+        """
+        before = _number_in(cursor) if cursor else None
+        found = self._view.decisions(kinds=kinds, before=before, limit=limit + 1)
+        shown = found[:limit]
+        more = len(found) > limit
+        return DecisionPage(
+            items=shown,
+            since=self._view.decided_since,
+            next_cursor=encode_cursor(_DECISIONS, str(shown[-1].number)) if more else None,
+        )
+
+
+def _number_in(cursor: str) -> int:
+    """Return the number that a cursor of decisions stands for; raises `InvalidRequest`."""
+    place = decode_cursor(_DECISIONS, cursor)
+    if not place.isdecimal():
+        raise not_our_cursor()
+    return int(place)

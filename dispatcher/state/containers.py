@@ -55,7 +55,7 @@ from longshore.dispatcher.state.queue import Queue
 from longshore.dispatcher.state.restarts import held_until, restart_due
 from longshore.dispatcher.state.scheduling_gates import Deadlines, Gate, SchedulingGates
 from longshore.dispatcher.state.spend_limits import SpendLimits
-from longshore.dispatcher.state.tally import Tally, held_by
+from longshore.dispatcher.state.tally import ContainerTally, held_by
 from longshore.drivers.errors import BugError
 from longshore.drivers.interface import InstanceType
 from longshore.pool.histogram import Histogram
@@ -213,7 +213,7 @@ class ContainerTable:
         #: For each container that could run and is not known to, since when.
         self.waiting_since = WaitingSince()
         #: How many there are, for who wants an overview.
-        self.tally = Tally()
+        self.tally = ContainerTally()
         self.queue_to_start_s = Histogram(_START_BOUNDS_S)
         #: Tells what an attempt costs that ended at a time.
         self.cost_usd: Callable[[Attempt, float], Decimal] = _nothing

@@ -10,6 +10,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, TypeVar, assert_never
 
 from longshore.dispatcher.domain.containers import Attempt, Container, ContainerState, WaitReason
@@ -132,6 +133,31 @@ class HistoryEvent:
     kind: str
     message: str
     behind: str = ""
+
+
+class DecisionKind(Enum):
+    """What was decided of instances, and of who makes way (see `state.decisions`)."""
+
+    BOUGHT = "bought"
+    SHUT_DOWN = "shut_down"
+    CREATES_HELD = "creates_held"
+    MADE_WAY = "made_way"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision; an id is "" where it is about none."""
+
+    #: They are counted from 1 on.
+    number: int
+    #: In seconds since the epoch.
+    at: float
+    kind: DecisionKind
+    #: What was decided, and why, in a sentence.
+    message: str
+    instance_type: str = ""
+    instance_id: str = ""
+    container_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def held_by(gates: SchedulingGates, container: Container) -> HeldBy:
     return HeldBy.TIME if gates.due(container.id) is not None else HeldBy.PROCESS
 
 
-class Tally:
+class ContainerTally:
     """Numbers of containers by project; the container table keeps them."""
 
     def __init__(self) -> None:

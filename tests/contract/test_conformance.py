@@ -91,6 +91,7 @@ def test_simulated_passes_on_a_bed_that_makes_all_trouble(bed: SimulatedBed) -> 
         "only-one",
         "own-command",
         "prices",
+        "zone-prices",
     ]
     assert bed.ours() == []
 

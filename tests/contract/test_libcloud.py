@@ -32,7 +32,7 @@ PATIENCE = Patience(
     poll_interval_s=0.1,
 )
 NOT_CLAIMED = {
-    *("quota-groups", "prices", "offers", "host-key-verdict", "interruption-watch"),
+    *("quota-groups", "prices", "zone-prices", "offers", "host-key-verdict", "interruption-watch"),
     *("preemptible", "power-off", "only-one", "find", "leftovers", "billing-rule", "billing"),
 }
 NOT_ASKED = {"own-command"}

@@ -8,6 +8,7 @@ from tests.edges.defect import EdgeDefect
 
 _OVERVIEW: Final = "tests/unit/test_overview.py::"
 _TIMELINE: Final = "tests/unit/test_timeline.py::"
+_DECISIONS = "tests/unit/test_decisions.py::"
 
 OVERVIEW: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
@@ -58,5 +59,21 @@ OVERVIEW: Final[tuple[EdgeDefect, ...]] = (
         old="if end - begin > WINDOW_MAX_S:",
         new="if end < begin:",
         test=_TIMELINE + "test_what_is_no_window_is_refused",
+    ),
+    EdgeDefect(
+        name="a_decision_is_told_each_time_it_is_carried_out",
+        guard="Each decision is told once, however often it is carried out",
+        file="dispatcher/state/decisions.py",
+        old="        if key in self._known:\n            return False\n",
+        new="",
+        test=_DECISIONS + "test_only_the_latest_are_kept_and_they_come_in_pages",
+    ),
+    EdgeDefect(
+        name="a_hold_of_creates_is_no_decision",
+        guard="Creates that are held are among the decisions",
+        file="dispatcher/engine/engine.py",
+        old="            self.decisions.held(self.pool.holds.active(now), now)\n",
+        new="            del now\n",
+        test=_DECISIONS + "test_creates_that_are_held_are_told_once_with_the_reason",
     ),
 )

@@ -213,6 +213,7 @@ ROWS = (
     Row(method="GET", path="/v1/efficiency"),
     Row(method="GET", path="/v1/overview"),
     Row(method="GET", path="/v1/holds", whom="admin"),
+    Row(method="GET", path="/v1/decisions", whom="admin"),
     Row(method="GET", path="/v1/timeline", whom="admin"),
     Row(method="GET", path="/v1/events"),
     Row(method="GET", path="/v1/health", whom="monitor"),

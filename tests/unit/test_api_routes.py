@@ -296,6 +296,7 @@ async def test_the_openapi_document_names_every_route_and_resolves(client: Clien
         "/v1/efficiency",
         "/v1/overview",
         "/v1/holds",
+        "/v1/decisions",
         "/v1/timeline",
         "/v1/events",
         "/v1/health",

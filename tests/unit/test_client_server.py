@@ -159,6 +159,7 @@ def cases(ids: dict[str, str]) -> Cases:
         "efficiency": ((), {"user": "grace", "since": "2026-01-01T00:00:00Z"}, "EfficiencyAnswer"),
         "overview": ((), {}, "OverviewAnswer"),
         "holds": ((), {}, "HoldsAnswer"),
+        "decisions": ((), {"kind": "bought"}, "list"),
         "timeline": (
             (),
             {"since": "2026-11-28T00:00:00Z", "until": "2026-11-28T01:00:00Z"},

@@ -53,7 +53,11 @@ OTHERS = (
     *("dispatcher/scheduler/placement/create_limits.py", "dispatcher/scheduler/scale_up/"),
     "dispatcher/scheduler/elastic/scale_up.py",
     # What an overview tells to whom.
-    *("dispatcher/explain/overview.py", "dispatcher/state/tally.py"),
+    *(
+        "dispatcher/explain/overview.py",
+        "dispatcher/state/decisions.py",
+        "dispatcher/state/tally.py",
+    ),
     # What a panel of money asks.
     "tools/grafana/",
 )

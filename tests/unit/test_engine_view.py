@@ -75,6 +75,7 @@ def looks_at_engine(rig: DaemonRig) -> dict[str, Callable[[], object]]:
         "zones_in_use": view.zones_in_use,
         "on_the_meter": view.on_the_meter,
         "awaits_log": lambda: view.awaits_log("c-1-1"),
+        "decisions": lambda: view.decisions(kinds=None, before=None, limit=9),
         "history": lambda: view.history(waiting, key, now, None),
         "wait_reason": lambda: [view.wait_reason(each) for each in view.containers],
         "without_key": view.without_key,

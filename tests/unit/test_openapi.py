@@ -15,7 +15,15 @@ from tests.api_document import Document
 from tests.api_server import Client, connected
 
 LISTS = (
-    *("audit", "containers", "instances", "jobs", "leaks", "projects/{project}/secrets"),
+    *(
+        "audit",
+        "containers",
+        "decisions",
+        "instances",
+        "jobs",
+        "leaks",
+        "projects/{project}/secrets",
+    ),
     *("strays", "tokens"),
 )
 METHODS = ("get", "put", "post", "patch", "delete")

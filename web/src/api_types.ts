@@ -792,6 +792,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/decisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what was decided lately of instances, and who made way, newest first
+         * @description Instances bought, for whom and at which price; those shut down, and why; creates that are held; attempts that made way for others. In memory: since the server's start, and the latest 2,000.
+         */
+        get: operations["list_decisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2712,6 +2732,30 @@ export interface components {
             limits: components["schemas"]["LimitAnswer"][];
         };
         /**
+         * DecisionList
+         * @description A page of decisions, the newest first; `next_cursor` is null on the last.
+         *
+         *         They are kept in memory, the latest 2,000, `recorded_since` then: the server's start.
+         */
+        DecisionList: {
+            items: components["schemas"]["DecisionAnswer"][];
+            recorded_since: string | null;
+            next_cursor: string | null;
+        };
+        /**
+         * DecisionAnswer
+         * @description What was decided, and why, in a sentence; ids are null where it is about none.
+         */
+        DecisionAnswer: {
+            number: number;
+            at: string | null;
+            kind: string;
+            message: string;
+            instance_type: string | null;
+            instance: string | null;
+            container: string | null;
+        };
+        /**
          * ProblemDetails
          * @description An error, by RFC 9457.
          */
@@ -4583,6 +4627,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HoldsAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    list_decisions: {
+        parameters: {
+            query?: {
+                /** @description Only those of these kinds. */
+                kind?: ("bought" | "shut_down" | "creates_held" | "made_way")[];
+                /** @description How many items a page has at most; it has fewer where they are large. */
+                limit?: number;
+                /** @description The `next_cursor` of the page before, for the page after it. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List what was decided lately of instances, and who made way, newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecisionList"];
                 };
             };
             400: components["responses"]["400"];

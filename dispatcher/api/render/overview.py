@@ -8,6 +8,8 @@ from __future__ import annotations
 from longshore.dispatcher.api.render.values import rfc3339, usd
 from longshore.dispatcher.api.schemas.overview import (
     ContainerCountsAnswer,
+    DecisionAnswer,
+    DecisionList,
     EndedCountsAnswer,
     InstanceCountAnswer,
     InstancesOverviewAnswer,
@@ -16,6 +18,7 @@ from longshore.dispatcher.api.schemas.overview import (
 )
 from longshore.dispatcher.domain.containers import ContainerState
 from longshore.dispatcher.explain.overview import InstancesOverview, Overview, WaitGroup
+from longshore.dispatcher.service.overview import DecisionPage
 
 
 def overview_answer(found: Overview, at: float) -> OverviewAnswer:
@@ -60,4 +63,23 @@ def _instances(found: InstancesOverview) -> InstancesOverviewAnswer:
         ),
         creating=found.creating,
         price_usd_per_hour=usd(found.price_usd_per_hour),
+    )
+
+
+def decision_list(page: DecisionPage) -> DecisionList:
+    """Return a page of decisions as it is answered."""
+    items = tuple(
+        DecisionAnswer(
+            number=each.number,
+            at=rfc3339(each.at),
+            kind=each.kind.value,
+            message=each.message,
+            instance_type=each.instance_type or None,
+            instance=each.instance_id or None,
+            container=each.container_id or None,
+        )
+        for each in page.items
+    )
+    return DecisionList(
+        items=items, recorded_since=rfc3339(page.since), next_cursor=page.next_cursor
     )

@@ -99,6 +99,7 @@ _TAGS: Mapping[str, str] = {
     "efficiency": "What work asks for against what it really takes.",
     "overview": "What goes on, in numbers.",
     "holds": "What keeps instances from being created, for admins.",
+    "decisions": "What was decided lately, and why, for admins.",
     "timeline": "Which instances were there when, with what ran on them, for admins.",
     "events": "What happens, as it happens.",
     "health": "How the server is doing.",

@@ -8,18 +8,24 @@ from __future__ import annotations
 from aiohttp import web
 
 from longshore.dispatcher.api.render.explain import holds_answer
-from longshore.dispatcher.api.render.overview import overview_answer
+from longshore.dispatcher.api.render.overview import decision_list, overview_answer
 from longshore.dispatcher.api.render.values import json_response
 from longshore.dispatcher.api.routes.callers import Access, caller_of
 from longshore.dispatcher.api.routes.openapi import Route
 from longshore.dispatcher.api.schemas.explain import HoldsAnswer
-from longshore.dispatcher.api.schemas.overview import OverviewAnswer
+from longshore.dispatcher.api.schemas.overview import DecisionList, OverviewAnswer
 from longshore.dispatcher.api.validate.bodies import QueryString
+from longshore.dispatcher.api.validate.parameters import PAGE_PARAMETERS, Choices
 from longshore.dispatcher.service.overview import OverviewService
+from longshore.dispatcher.state.history import DecisionKind
+
+_KINDS = {kind.value: kind for kind in DecisionKind}
+_KIND = Choices(name="kind", description="Only those of these kinds.", words=tuple(_KINDS))
+_DECISION_PARAMETERS = (_KIND, *PAGE_PARAMETERS)
 
 
 class OverviewRoutes:
-    """Answers for `/v1/overview` and `/v1/holds`."""
+    """Answers for `/v1/overview`, `/v1/holds` and `/v1/decisions`."""
 
     def __init__(self, service: OverviewService) -> None:
         self._service = service
@@ -34,6 +40,15 @@ class OverviewRoutes:
         """Answer what keeps instances from being created."""
         QueryString(request, ())
         return json_response(holds_answer(self._service.holds()))
+
+    async def decisions(self, request: web.Request) -> web.Response:
+        """Answer what was decided lately."""
+        query = QueryString(request, _DECISION_PARAMETERS)
+        cursor, limit = query.page()
+        words = query.choices(_KIND)
+        kinds = frozenset(_KINDS[word] for word in words) if words else None
+        found = self._service.decisions(kinds=kinds, cursor=cursor, limit=limit)
+        return json_response(decision_list(found))
 
 
 def overview_routes(overview: OverviewRoutes) -> list[Route]:
@@ -61,5 +76,18 @@ def overview_routes(overview: OverviewRoutes) -> list[Route]:
             " for it.",
             access=Access.ADMINS,
             answer=(HoldsAnswer,),
+        ),
+        Route(
+            method="GET",
+            path="/v1/decisions",
+            handler=overview.decisions,
+            operation_id="list_decisions",
+            summary="List what was decided lately of instances, and who made way, newest first",
+            description="Instances bought, for whom and at which price; those shut down, and why;"
+            " creates that are held; attempts that made way for others. In memory: since the"
+            " server's start, and the latest 2,000.",
+            access=Access.ADMINS,
+            answer=(DecisionList,),
+            parameters=_DECISION_PARAMETERS,
         ),
     ]

@@ -75,3 +75,26 @@ class OverviewAnswer(msgspec.Struct, frozen=True, kw_only=True):
     waiting_since: str | None
     waiting: tuple[WaitGroupAnswer, ...]
     instances: InstancesOverviewAnswer | None
+
+
+class DecisionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided, and why, in a sentence; ids are null where it is about none."""
+
+    number: Annotated[int, NEVER_ABSENT]
+    at: str | None
+    kind: str
+    message: str
+    instance_type: str | None
+    instance: str | None
+    container: str | None
+
+
+class DecisionList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of decisions, the newest first; `next_cursor` is null on the last.
+
+    They are kept in memory, the latest 2,000, `recorded_since` then: the server's start.
+    """
+
+    items: tuple[DecisionAnswer, ...]
+    recorded_since: str | None
+    next_cursor: str | None

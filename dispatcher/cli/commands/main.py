@@ -22,6 +22,7 @@ COMMANDS = {
     "update": "longshore.dispatcher.cli.commands.update:update",
     "dispatch": "longshore.dispatcher.cli.commands.dispatch:dispatch",
     "overview": "longshore.dispatcher.cli.commands.overview:overview",
+    "decisions": "longshore.dispatcher.cli.commands.decisions:decisions",
     "holds": "longshore.dispatcher.cli.commands.holds:holds",
     "ps": "longshore.dispatcher.cli.commands.containers:ps",
     "jobs": "longshore.dispatcher.cli.commands.jobs:jobs",
