@@ -192,12 +192,48 @@ def test_holds_and_limits_are_told_with_what_to_turn(
         assert "No budget keeps work from beginning." in panel(seen, "Budgets that stop work")
 
 
+def test_decisions_are_told_by_kind_and_lead_to_what_they_are_about(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    bought, *_ = local(server, "GET", "/v1/decisions?kind=bought")["items"]
+    with visit(browser, server.url) as seen:
+        seen.login(admin(server))
+        seen.open("decisions")
+        table = seen.page.get_by_role("region", name="Decisions", exact=True)
+        table.get_by_role("cell", name="creates held").first.wait_for()
+        seen.page.get_by_label("Kind").select_option("bought")
+        seen.until(lambda: "creates held" not in table.inner_text(), "only one kind is shown")
+        assert bought["message"] in table.inner_text()
+        table.get_by_role("link", name=bought["container"]).first.click()
+        seen.page.get_by_role("heading", level=1, name="long").wait_for()
+
+
+def test_the_queue_is_shown_in_the_order_in_which_it_is_next(
+    server: DispatcherProcess, browser: Browser
+) -> None:
+    sooner = submitted(server, name="sooner", command=["true"], cpus=4, priority=800)
+    with visit(browser, server.url) as seen:
+        seen.login(token(server))
+        seen.open("containers")
+        seen.page.get_by_label("Order").select_option("queue")
+        seen.until(lambda: waiting(seen)[:3] == ["sooner", "next", "last"], "it is in order")
+        assert "long" not in waiting(seen)
+        local(server, "POST", f"/v1/containers/{sooner}/cancel", {})
+        seen.until(lambda: waiting(seen)[:2] == ["next", "last"], "who is cancelled waits no more")
+
+
+def waiting(seen: Visit) -> list[str]:
+    """Return the names in the queue, from the top."""
+    links = seen.page.get_by_role("region", name="Containers", exact=True).get_by_role("link")
+    return links.all_inner_texts()
+
+
 def test_what_is_of_the_pool_is_for_admins(server: DispatcherProcess, browser: Browser) -> None:
     with visit(browser, server.url) as seen:
         seen.login(token(server))
         names = seen.page.get_by_role("navigation", name="Views").inner_text().split()
-        assert not {"Timeline", "Holds", "Instances"} & set(names)
-        for view in ("timeline", "holds"):
+        assert not {"Timeline", "Holds", "Decisions", "Instances"} & set(names)
+        for view in ("timeline", "holds", "decisions"):
             seen.open(view)
             seen.shows("This takes the role admin, and yours is user.")
 
@@ -208,7 +244,7 @@ def test_each_view_of_the_pool_is_for_everybody(
     for dark, width in ((False, 1280), (True, 390)):
         with visit(browser, server.url, dark=dark, width=width) as seen:
             seen.login(admin(server))
-            for view in ("", "timeline", "holds"):
+            for view in ("", "timeline", "holds", "decisions", "containers?order=queue"):
                 seen.open(view)
                 seen.page.get_by_role("heading", level=1).wait_for()
                 seen.until(lambda: "Loading" not in seen.text(), "all is there")

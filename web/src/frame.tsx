@@ -18,6 +18,7 @@ const ENTRIES: readonly Entry[] = [
   { path: "instances", name: "Instances", forAdmins: true },
   { path: "timeline", name: "Timeline", forAdmins: true },
   { path: "holds", name: "Holds", forAdmins: true },
+  { path: "decisions", name: "Decisions", forAdmins: true },
   { path: "audit", name: "Audit", forAdmins: true },
 ];
 

@@ -9,6 +9,7 @@ import "./style.css";
 import { Audit } from "./views/audit";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
+import { Decisions } from "./views/decisions";
 import { Holds } from "./views/holds";
 import { InstanceView, Instances } from "./views/instances";
 import { JobView } from "./views/job";
@@ -32,6 +33,8 @@ function View() {
       return <Timeline />;
     case "holds":
       return <Holds />;
+    case "decisions":
+      return <Decisions />;
     case "audit":
       return <Audit />;
     default:

@@ -56,7 +56,8 @@ export function Table<T>({
   }, []);
   useEffect(() => {
     if (until + NEAR_END_ROWS >= items.length && list.more.value) list.loadMore();
-  }, [until, items.length]);
+    // A page may be short, or empty, and have a next one.
+  }, [until, items.length, list.loading.value]);
   useEffect(() => {
     // Who looks at the newest sees what is new; who reads further down is not moved.
     if (list.fresh.value === 0 || first.value > 0) return;
