@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 from tests.browser import Visit, chromium, visit
 from tests.conftest import not_tested
-from tests.dispatcher_process import DispatcherProcess
+from tests.dispatcher_process import DispatcherProcess, wait_for
 from tests.local_http import local_call
 
 CONFIG: dict[str, Any] = {
@@ -39,9 +39,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DispatcherProce
     if os.geteuid() != 0:
         not_tested("run_as needs root")
     with DispatcherProcess(tmp_path_factory.mktemp("server"), CONFIG) as process:
+        ended(process)
         for name, cpus in (("long", 3), ("next", 4), ("last", 4)):
             submitted(process, name=name, command=["sleep", "600"], cpus=cpus)
         yield process
+
+
+def ended(server: DispatcherProcess) -> None:
+    """Let an instance be created and killed: it is decided of one that it is shut down."""
+    first = submitted(server, name="first", command=["true"], cpus=4)
+    path = f"/v1/containers/{first}"
+    wait_for(lambda: local(server, "GET", path)["state"] == "succeeded", "the first has ended")
+    (instance,) = local(server, "GET", "/v1/instances")["items"]
+    local(server, "POST", f"/v1/instances/{instance['id']}/kill", {"reason": "it was the first"})
+    wait_for(lambda: not local(server, "GET", "/v1/instances")["items"], "it is gone")
 
 
 def local(server: DispatcherProcess, method: str, path: str, body: Any = None) -> Any:
@@ -142,7 +153,7 @@ def test_the_timeline_is_read_and_steered_with_keys(
     instance, *_ = local(server, "GET", "/v1/instances")["items"]
     with visit(browser, server.url) as seen:
         seen.login(admin(server))
-        seen.open("timeline?span=3600")
+        seen.open(f"timeline?span=3600&instance={instance['id']}")
         seen.until(lambda: drawn(seen) >= 1, "the one that runs is drawn")
         told = seen.page.get_by_role("status").filter(has_text="Point at what is drawn")
         told.wait_for()
@@ -195,17 +206,18 @@ def test_holds_and_limits_are_told_with_what_to_turn(
 def test_decisions_are_told_by_kind_and_lead_to_what_they_are_about(
     server: DispatcherProcess, browser: Browser
 ) -> None:
-    bought, *_ = local(server, "GET", "/v1/decisions?kind=bought")["items"]
+    (told,) = local(server, "GET", "/v1/decisions?kind=shut_down")["items"]
     with visit(browser, server.url) as seen:
         seen.login(admin(server))
         seen.open("decisions")
         table = seen.page.get_by_role("region", name="Decisions", exact=True)
         table.get_by_role("cell", name="creates held").first.wait_for()
-        seen.page.get_by_label("Kind").select_option("bought")
+        table.get_by_role("cell", name="bought").first.wait_for()
+        seen.page.get_by_label("Kind").select_option("shut_down")
         seen.until(lambda: "creates held" not in table.inner_text(), "only one kind is shown")
-        assert bought["message"] in table.inner_text()
-        table.get_by_role("link", name=bought["container"]).first.click()
-        seen.page.get_by_role("heading", level=1, name="long").wait_for()
+        assert told["message"] in table.inner_text()
+        table.get_by_role("link", name=told["instance"]).click()
+        seen.page.get_by_role("heading", level=1, name="gone").wait_for()
 
 
 def test_the_queue_is_shown_in_the_order_in_which_it_is_next(

@@ -8,7 +8,7 @@ type Answer = Answers["TimelineAnswer"];
 
 const PAGE = 200;
 const MOST = 2000;
-const LEAST_WAIT_MS = 5000;
+const LEAST_WAIT_MS = 2000;
 /** How much longer one waits than asking took: what is large is asked for less often. */
 const PAUSE = 10;
 const SETTLED_MS = 200;

@@ -1,6 +1,6 @@
 // The queue: containers that one sees, newest first or the next in line first, with why they wait.
 import { computed } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Answers } from "../api";
 import { usePages } from "../parts/answers";
 import { nowS } from "../parts/clock";
@@ -64,6 +64,11 @@ export function Containers() {
   );
   // Who begins is in the queue no more.
   const waiting = useMemo(() => computed(() => pages.items.value.filter((one) => WAITING.has(one.state))), [pages.items]);
+  const begun = isQueue ? pages.items.value.length - waiting.value.length : 0;
+  useEffect(() => {
+    // All behind them have another place now.
+    if (begun > 0) pages.fresh.value = Math.max(pages.fresh.value, begun);
+  }, [begun]);
   const list = isQueue ? { ...pages, items: waiting } : pages;
   const states = new Set((query["state"] ?? "").split(",").filter(Boolean));
   const toggle = (words: readonly string[]): void => {

@@ -17,7 +17,7 @@ const NAMES = new Map(KINDS);
 const COLUMNS: readonly Column<Decision>[] = [
   { name: "When", cell: (one) => <time>{localTime(one.at)}</time> },
   { name: "Kind", cell: (one) => NAMES.get(one.kind) ?? one.kind },
-  { name: "What, and why", cell: (one) => <span title={one.message}>{one.message}</span> },
+  { name: "What, and why", isWide: true, cell: (one) => <span title={one.message}>{one.message}</span> },
   { name: "Instance", cell: (one) => one.instance && <a href={link(["instances", one.instance])}>{one.instance}</a> },
   { name: "Container", cell: (one) => one.container && <a href={link(["containers", one.container])}>{one.container}</a> },
   { name: "Type", isSpare: true, cell: (one) => one.instance_type ?? "" },
