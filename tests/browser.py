@@ -61,11 +61,17 @@ class Visit:
         """Wait until a text is shown."""
         wait_for(lambda: what in self.text(), f"the page shows {what!r}", timeout_s=STEP_MS / 1000)
 
-    def barriers(self) -> list[str]:
-        """Return what keeps people out who see, hear or move otherwise, as axe-core finds it."""
+    def barriers(self, *, only: str = "") -> list[str]:
+        """Return what keeps people out who see, hear or move otherwise, as axe-core finds it.
+
+        `only` is one of its rules, where the others say the same as before; "" is all of them.
+        """
         fetch_packages()
         self.page.evaluate((WEB / "node_modules" / "axe-core" / "axe.min.js").read_text())
-        found = self.page.evaluate("axe.run(document)")
+        rules = [only] if only else None
+        found = self.page.evaluate(
+            "only => axe.run(document, only ? { runOnly: only } : {})", rules
+        )
         return [
             f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
             for each in found["violations"]

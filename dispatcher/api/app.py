@@ -21,6 +21,7 @@ from longshore.dispatcher.api.routes.callers import holder_of
 from longshore.dispatcher.api.routes.containers import ContainerRoutes, container_routes
 from longshore.dispatcher.api.routes.cost import CostRoutes, cost_routes
 from longshore.dispatcher.api.routes.cost_files import CostFileRoutes, cost_file_routes
+from longshore.dispatcher.api.routes.cost_views import CostViewRoutes, cost_view_routes
 from longshore.dispatcher.api.routes.docs import document_pages
 from longshore.dispatcher.api.routes.efficiency import EfficiencyRoute, efficiency_routes
 from longshore.dispatcher.api.routes.explain import ExplainRoute, explain_routes
@@ -61,6 +62,7 @@ class _Parts:
     budgets: BudgetRoute
     timeline: TimelineRoute
     overview: OverviewRoutes
+    cost_views: CostViewRoutes
 
 
 def make_app(
@@ -111,6 +113,7 @@ def make_app(
         budgets=BudgetRoute(services.budgets, services.costs),
         timeline=TimelineRoute(services.timeline),
         overview=OverviewRoutes(services.overview),
+        cost_views=CostViewRoutes(services.cost_views),
     )
     around = [compression_middleware, problems_middleware, guard_for(is_open=doors.is_open)]
     app = web.Application(middlewares=around, client_max_size=limits.request_bytes)
@@ -234,6 +237,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *server_routes(parts.server),
         *token_routes(parts.tokens),
         *cost_routes(parts.cost),
+        *cost_view_routes(parts.cost_views),
         *budget_routes(parts.budgets),
         *cost_file_routes(parts.cost_files),
         *reconcile_routes(parts.reconciling),

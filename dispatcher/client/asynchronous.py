@@ -248,6 +248,9 @@ class AsyncClient:
         call = calls.export_cost(month=month, form=form, tz=tz, labels=labels)
         return self._transport.told(self._say.file(call))
 
+    cost_forecast = _asks(calls.cost_forecast)
+    ended_runs = _asks(calls.ended_runs)
+    prices = _asks(calls.prices)
     reconcile_cost = _asks(calls.reconcile_cost)
     audit = _lists(calls.audit)
     whoami = _asks(calls.whoami)

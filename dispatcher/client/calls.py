@@ -29,8 +29,14 @@ from longshore.dispatcher.api.schemas.containers import (
     SecretAnswer,
     SecretList,
 )
-from longshore.dispatcher.api.schemas.cost import CostAnswer, ReconcileAnswer
+from longshore.dispatcher.api.schemas.cost import (
+    CostAnswer,
+    CostForecastAnswer,
+    PriceListAnswer,
+    ReconcileAnswer,
+)
 from longshore.dispatcher.api.schemas.efficiency import EfficiencyAnswer
+from longshore.dispatcher.api.schemas.ended_runs import EndedRunsAnswer
 from longshore.dispatcher.api.schemas.explain import ExplanationAnswer, HoldsAnswer
 from longshore.dispatcher.api.schemas.health import HealthAnswer, LiveAnswer, ReadyAnswer
 from longshore.dispatcher.api.schemas.instances import (
@@ -185,6 +191,9 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "whoami": Endpoint(method="GET", path="/v1/whoami"),
     "cost": Endpoint(method="GET", path="/v1/cost"),
     "budgets": Endpoint(method="GET", path="/v1/budgets"),
+    "cost_forecast": Endpoint(method="GET", path="/v1/cost/forecast"),
+    "ended_runs": Endpoint(method="GET", path="/v1/cost/runs"),
+    "prices": Endpoint(method="GET", path="/v1/prices"),
     "export_cost": Endpoint(method="GET", path="/v1/cost/export"),
     "reconcile_cost": Endpoint(method="POST", path="/v1/cost/reconcile", repeatable=_ONCE),
     "audit": Endpoint(method="GET", path="/v1/audit"),
@@ -645,6 +654,34 @@ def cost(
         "type": instance_type,
     }
     return _listing("cost", CostAnswer, (), **filters)
+
+
+def cost_forecast(*, tz: str | None = None) -> TypedCall[CostForecastAnswer]:
+    """Return where this month of a time zone stands, and where it will likely end; None is UTC."""
+    query = [] if tz is None else [("tz", tz)]
+    return _typed(CostForecastAnswer, "cost_forecast", query=query)
+
+
+def ended_runs(
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    tz: str | None = None,
+    user: str | None = None,
+    project: str | None = None,
+) -> TypedCall[EndedRunsAnswer]:
+    """Return the dearest runs that ended in a time, and how long runs waited, by type.
+
+    `since`, `until` and `tz` are as for `cost`; the others are filters, None for none.
+    """
+    wanted = {"from": since, "to": until, "tz": tz, "user": user, "project": project}
+    query = [(key, value) for key, value in wanted.items() if value is not None]
+    return _typed(EndedRunsAnswer, "ended_runs", query=query)
+
+
+def prices() -> TypedCall[PriceListAnswer]:
+    """Return what an hour of each configured type costs now, by whom and since when."""
+    return _typed(PriceListAnswer, "prices")
 
 
 def budgets() -> TypedCall[BudgetsAnswer]:

@@ -60,6 +60,11 @@ def committed_grains(budget: CostBudget, works: Sequence[RunningWork], left_s: f
 
     Each runs to its time limit; one without, for a quarter more of what it has run.
     """
+    return committed_of(_works_of(budget, works), left_s)
+
+
+def committed_of(works: Sequence[RunningWork], left_s: float) -> int:
+    """Return what works may add within `left_s`, in grains: see `committed_grains`."""
     return pending_grains(
         [
             PendingWork(
@@ -68,10 +73,13 @@ def committed_grains(budget: CostBudget, works: Sequence[RunningWork], left_s: f
                 expected_s=0.0 if each.limit_s is None else each.limit_s,
             )
             for each in works
-            if is_of(budget.scope, budget.whose, each.account)
         ],
         left_s,
     )
+
+
+def _works_of(budget: CostBudget, works: Sequence[RunningWork]) -> list[RunningWork]:
+    return [each for each in works if is_of(budget.scope, budget.whose, each.account)]
 
 
 def forecast_of(
@@ -88,6 +96,14 @@ def forecast_of(
     `days` has what each whole day before today has cost, the oldest first; `spent` is of the
     period, up to `now`. Both are in grains.
     """
+    own = _works_of(budget, works)
+    return forecast_works(period, now, days=days, spent=spent, works=own)
+
+
+def forecast_works(
+    period: Period, now: float, *, days: Sequence[int], spent: int, works: Sequence[RunningWork]
+) -> SpendForecast:
+    """Return the same as `forecast_of` of some spending, of which all of `works` are."""
     left_s = max(0.0, period.ends_at - now)
     pending = [
         PendingWork(
@@ -96,7 +112,6 @@ def forecast_of(
             expected_s=0.0 if each.limit_s is None else expected_run_s(each.limit_s, ()),
         )
         for each in works
-        if is_of(budget.scope, budget.whose, each.account)
     ]
     seen = SpendSeen(
         days=days,

@@ -10,7 +10,7 @@ bought; where the configuration says 0, nobody knows its price.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from types import MappingProxyType
@@ -90,6 +90,20 @@ class PriceBook:
         for start_ms, end_ms in pairwise(_bounds(times, from_ms, until_ms)):
             yield start_ms, end_ms, _in_force(rows, start_ms) or _NOBODYS
 
+    def in_force(self, at_ms: int) -> list[PriceRow]:
+        """Return the row that counts at a time of each type and zone, sorted by these.
+
+        Where nobody knows a price it is 0, and of no source.
+        """
+        found: list[PriceRow] = []
+        for _, rows in sorted(self._rows.items()):
+            begun = [row for row in rows if row.valid_from_ms <= at_ms]
+            price = _in_force(begun, at_ms)
+            if price is not None:
+                same = [row for row in begun if row.price == price]
+                found.append(same[-1] if same else replace(begun[-1], price=price))
+        return found
+
     def _of(self, bill: InstanceBill) -> list[PriceRow]:
         """Return the rows that are about an instance."""
         rows = self._rows.get((bill.type_name, ""), [])
@@ -103,6 +117,8 @@ class PricesInForce:
 
     book: PriceBook
     at_ms: int
+    #: When live prices were told last, in seconds since the epoch, by type.
+    told_at: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, bill: InstanceBill) -> UnitPrice:
         """Return what an hour of an instance costs at that time."""

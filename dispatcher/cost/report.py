@@ -16,7 +16,14 @@ from typing import Final
 
 from longshore.dispatcher.cost.money import split
 from longshore.dispatcher.cost.rollups import Totals
-from longshore.dispatcher.domain.ledger import BilledState, Column, CostGroup, CostOutcome, Total
+from longshore.dispatcher.domain.ledger import (
+    Account,
+    BilledState,
+    Column,
+    CostGroup,
+    CostOutcome,
+    Total,
+)
 from longshore.dispatcher.domain.queries import Successes
 
 NONE: Final = "(none)"
@@ -24,12 +31,18 @@ NONE: Final = "(none)"
 LABEL: Final = "label:"
 """What a dimension begins with that is a label's key."""
 
+
+def market_of(*, is_preemptible: bool) -> str:
+    """Return how instances are bought, as it is told everywhere."""
+    return "preemptible" if is_preemptible else "on-demand"
+
+
 _DIMENSIONS: Final[Mapping[str, Callable[[CostGroup], str]]] = {
     "project": lambda group: group.project,
     "user": lambda group: group.user,
     "job": lambda group: group.job_name,
     "type": lambda group: group.type_name,
-    "market": lambda group: "preemptible" if group.preemptible else "on-demand",
+    "market": lambda group: market_of(is_preemptible=group.preemptible),
     "zone": lambda group: group.zone,
     "state": lambda group: group.state.value,
     "cause": lambda group: group.cause,
@@ -112,7 +125,7 @@ class Seen:
     user: str = ""
     user_projects: frozenset[str] = frozenset()
 
-    def sees(self, group: CostGroup | Successes) -> bool:
+    def sees(self, group: CostGroup | Successes | Account) -> bool:
         """Return whether the caller is shown what is booked to a group, or succeeded there."""
         if self.everything or group.project in self.projects:
             return self.everything or bool(group.project)

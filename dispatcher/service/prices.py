@@ -200,7 +200,8 @@ class PriceKeeper:
 
     def in_force(self) -> PricesInForce:
         """Return the prices of now, which the ledger reckons with; its book lacks earlier ones."""
-        return PricesInForce(book=self._book, at_ms=ms_of(self._now()))
+        now_ms = ms_of(self._now())
+        return PricesInForce(book=self._book, at_ms=now_ms, told_at=dict(self.told_at))
 
     def problem(self) -> str:
         """Return that live prices are old and why, "" while they are not."""

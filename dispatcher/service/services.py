@@ -20,6 +20,7 @@ from longshore.dispatcher.service.containers import ContainerService
 from longshore.dispatcher.service.cost_exports import UNKNOWN_BILLER, CostExports
 from longshore.dispatcher.service.cost_gauges import CostGauges
 from longshore.dispatcher.service.cost_reconciling import Reconciler
+from longshore.dispatcher.service.cost_views import CostViews, make_cost_views
 from longshore.dispatcher.service.costs import CostService
 from longshore.dispatcher.service.efficiency import EfficiencyService
 from longshore.dispatcher.service.estimates import EstimateService
@@ -71,6 +72,7 @@ class Services:
     spent: SpentService
     budgets: BudgetService
     timeline: TimelineService
+    cost_views: CostViews
     overview: OverviewService
     #: With the Prometheus text exposition.
     measuring: Measuring
@@ -140,6 +142,7 @@ def make_services(
         estimates=EstimateService(policies=policies, view=view, store=store, now=now),
         spent=SpentService(store=store, now=now),
         timeline=TimelineService(store=store, now=now),
+        cost_views=make_cost_views(view, store, now, cost=cost, prices=prices),
         overview=OverviewService(view=view, now=now),
         measuring=_measuring(metrics, runtime, health, looked_at, gauges),
     )

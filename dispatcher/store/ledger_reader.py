@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from longshore.dispatcher.cost.estimate import PastRuns, WorkKind
 from longshore.dispatcher.cost.utc_calendar import month_of, utc_hour_text
 from longshore.dispatcher.domain.deliveries import Delivery
+from longshore.dispatcher.domain.ended_runs import EndedRunFilter, EndedRuns
 from longshore.dispatcher.domain.ledger import (
     ClosedMonth,
     InstanceBill,
@@ -43,6 +44,7 @@ from longshore.dispatcher.store.budget_records import (
     fetch_budgets,
     fetch_deliveries,
 )
+from longshore.dispatcher.store.ended_run_reader import fetch_ended_runs
 from longshore.dispatcher.store.timeline_records import fetch_timeline
 
 
@@ -207,6 +209,14 @@ class LedgerReader:
         """Return how many containers succeeded in spans of hours [from, until)."""
         with self._snapshot() as connection:
             return list(past_runs.fetch_successes(connection, spans))
+
+    def ended_runs(self, which: EndedRunFilter) -> EndedRuns:
+        """Return containers that ended in a time, the latest that was submitted first.
+
+        It looks at no more than the latest 20,000 that have ended.
+        """
+        with self._snapshot() as connection:
+            return fetch_ended_runs(connection, which)
 
     def timeline(self, window: TimelineWindow, *, cursor: str, limit: int) -> TimelinePage:
         """Return a page of the instances of a window, with what was on them.

@@ -16,6 +16,7 @@ from tests.edges.defects_client import CLIENT
 from tests.edges.defects_cost_doors import COST_DOORS
 from tests.edges.defects_cost_doubts import COST_DOUBTS
 from tests.edges.defects_cost_files import COST_FILES
+from tests.edges.defects_cost_views import COST_VIEWS
 from tests.edges.defects_dashboard import DASHBOARD
 from tests.edges.defects_estimates import ESTIMATES
 from tests.edges.defects_inside import INSIDE
@@ -60,6 +61,7 @@ DEFECTS: Final = (
         *TRACES,
         *USAGE,
         *BROWSER_LOGIN,
+        *COST_VIEWS,
         *DASHBOARD,
     ),
 )

@@ -38,6 +38,20 @@ export function withQuery(path: string, query: Query = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
+/** Characters that turn the reading order around, also of what comes after them. */
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Return a text that reads in the order in which it is written, with the code of what would turn it. */
+export function straight(text: string): string {
+  return text.replace(TURNS, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** Return what JSON says, with all its texts straight: whoever wrote them, they are read by others. */
+export function parsed<T>(json: string): T {
+  // Such a character can only be in a string; there a backslash is written as two.
+  return JSON.parse(json.replace(TURNS, (one) => `\\${straight(one)}`)) as T;
+}
+
 async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const init: RequestInit = { method, credentials: "same-origin", headers: { Accept: "application/json" } };
   if (body !== undefined) {
@@ -52,7 +66,7 @@ async function ask<T>(method: string, path: string, body?: unknown, signal?: Abo
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Refusal(0, "The server does not answer: see that it runs, and that you reach it.");
   }
-  if (response.ok) return (await response.json()) as T;
+  if (response.ok) return parsed<T>(await response.text());
   const told = await response.json().catch(() => ({}));
   if (response.status === 401 && !path.startsWith("login")) caller.value = null;
   throw new Refusal(response.status, told.detail ?? `The server answered ${response.status}.`, told.errors ?? []);

@@ -632,6 +632,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/cost/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show where this month's cost stands, and where it will likely end
+         * @description Of what the caller sees of cost: a user its own, a lead its projects, an admin everything, and what instances cost now.
+         */
+        get: operations["show_cost_forecast"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cost/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tell which runs were the dearest, and how long runs waited, by type
+         * @description Of containers that ended in a time, which is taken in whole hours. A user is told of their own, a lead of those in their projects, an admin of all.
+         */
+        get: operations["report_ended_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/prices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what an hour of each type costs now, by whom and since when
+         * @description The prices that the ledger reckons with, of configured types.
+         */
+        get: operations["list_prices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/budgets": {
         parameters: {
             query?: never;
@@ -2329,6 +2389,144 @@ export interface components {
             instance_hours: number;
         };
         /**
+         * CostForecastAnswer
+         * @description This month of a time zone, for whoever asks: what they see of `/v1/cost`, and no more.
+         *
+         *         `spent` is up to `as_of`, `committed` what runs may add in the month, and `forecast` what it
+         *         will likely have cost at its end. `running` is how many attempts have a place now, which cost
+         *         `running_usd_per_hour` together. `pool` is null for who is no admin. `labels` are the keys of
+         *         labels by which cost can be told apart.
+         */
+        CostForecastAnswer: {
+            from: string | null;
+            to: string | null;
+            time_zone: string;
+            currency: string;
+            /** @description US dollars, with up to 8 decimals */
+            spent: number;
+            /** @description US dollars, with up to 8 decimals */
+            committed: number;
+            forecast: components["schemas"]["ForecastAnswer"];
+            running: number;
+            /** @description US dollars, with up to 8 decimals */
+            running_usd_per_hour: number;
+            pool: components["schemas"]["PoolRateAnswer"] | null;
+            labels: string[];
+            as_of: string | null;
+        };
+        /**
+         * ForecastAnswer
+         * @description What a period will likely have cost at its end.
+         *
+         *         About three of four periods end between `p10` and `p90`.
+         */
+        ForecastAnswer: {
+            /** @description US dollars, with up to 8 decimals */
+            p10: number;
+            /** @description US dollars, with up to 8 decimals */
+            p50: number;
+            /** @description US dollars, with up to 8 decimals */
+            p90: number;
+        };
+        /**
+         * PoolRateAnswer
+         * @description What all instances cost now; `limit_usd_per_hour` is null where there is no limit.
+         */
+        PoolRateAnswer: {
+            states: components["schemas"]["StateRateAnswer"][];
+            limit_usd_per_hour: number | null;
+        };
+        /**
+         * StateRateAnswer
+         * @description What the instances in one state cost together now.
+         */
+        StateRateAnswer: {
+            state: string;
+            instances: number;
+            /** @description US dollars, with up to 8 decimals */
+            usd_per_hour: number;
+        };
+        /**
+         * EndedRunsAnswer
+         * @description What ended in a time: up to 20 of the dearest, and waits by type.
+         *
+         *         `ended` is how many there are. The latest 20,000 that have ended are looked at, by when they
+         *         were submitted: `complete` is false where there are more.
+         */
+        EndedRunsAnswer: {
+            dearest: components["schemas"]["EndedRunAnswer"][];
+            by_type: components["schemas"]["TypeWaitAnswer"][];
+            ended: number;
+            complete: boolean;
+            from: string | null;
+            to: string | null;
+            currency: string;
+            as_of: string | null;
+        };
+        /**
+         * EndedRunAnswer
+         * @description One container that has ended, and what its attempts cost.
+         *
+         *         `name` is that of the job, or of a container of none. `waited_s` is how long it waited for its
+         *         first place; it and `instance_type`, which is of its last attempt, are null where it had none.
+         */
+        EndedRunAnswer: {
+            container: string;
+            name: string;
+            job: string | null;
+            user: string;
+            project: string;
+            state: string;
+            /** @description US dollars, with up to 8 decimals */
+            cost_usd: number;
+            finished_at: string | null;
+            waited_s: number | null;
+            instance_type: string | null;
+        };
+        /**
+         * TypeWaitAnswer
+         * @description How long runs whose last attempt was on one type waited, and what they cost together.
+         *
+         *         `market` is `on-demand` or `preemptible`. Waits are the median and the 90th percentile, in
+         *         seconds, from submission to the first place.
+         */
+        TypeWaitAnswer: {
+            instance_type: string;
+            market: string;
+            runs: number;
+            waited_p50_s: number;
+            waited_p90_s: number;
+            /** @description US dollars, with up to 8 decimals */
+            cost_usd: number;
+        };
+        /**
+         * PriceListAnswer
+         * @description The prices of configured types, by type and zone.
+         */
+        PriceListAnswer: {
+            items: components["schemas"]["PriceAnswer"][];
+            currency: string;
+            as_of: string | null;
+        };
+        /**
+         * PriceAnswer
+         * @description What an hour of a type costs now; `zone` is null for all zones that have none of their own.
+         *
+         *         `usd_per_hour` is null where nobody knows it. `source` is who says so: `bill`, `history` or
+         *         `driver` of the cloud, `config`, or `none`. `since` is from when on it has been this, and
+         *         `told_at` when the driver said so last, null where live prices are not asked for.
+         */
+        PriceAnswer: {
+            instance_type: string;
+            provider_type: string;
+            market: string;
+            zone: string | null;
+            usd_per_hour: number | null;
+            source: string;
+            since: string | null;
+            told_at: string | null;
+        };
+        /**
          * BudgetsAnswer
          * @description The budgets that concern who asks, by name.
          */
@@ -2366,20 +2564,6 @@ export interface components {
             stopped_until: string | null;
             message: string;
             as_of: string | null;
-        };
-        /**
-         * ForecastAnswer
-         * @description What a period will likely have cost at its end.
-         *
-         *         About three of four periods end between `p10` and `p90`.
-         */
-        ForecastAnswer: {
-            /** @description US dollars, with up to 8 decimals */
-            p10: number;
-            /** @description US dollars, with up to 8 decimals */
-            p50: number;
-            /** @description US dollars, with up to 8 decimals */
-            p90: number;
         };
         /**
          * ReconcileRequest
@@ -4362,6 +4546,101 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CostAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    show_cost_forecast: {
+        parameters: {
+            query?: {
+                /** @description The IANA time zone of days and months, as `Europe/Berlin`. Left out it is UTC. */
+                tz?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show where this month's cost stands, and where it will likely end */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostForecastAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    report_ended_runs: {
+        parameters: {
+            query?: {
+                /** @description From when on they ended: a day or month of the time zone (`2026-10-01`, `2026-10`), or a time in RFC 3339. Left out it is the beginning of this month. */
+                from?: string;
+                /** @description Before when, as `from`. Left out it is now. */
+                to?: string;
+                /** @description The IANA time zone of days and months, as `Europe/Berlin`. Left out it is UTC. */
+                tz?: string;
+                /** @description Only this project's. */
+                project?: string;
+                /** @description Only this user's. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Tell which runs were the dearest, and how long runs waited, by type */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedRunsAnswer"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            417: components["responses"]["417"];
+            429: components["responses"]["429"];
+            500: components["responses"]["500"];
+            503: components["responses"]["503"];
+        };
+    };
+    list_prices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List what an hour of each type costs now, by whom and since when */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriceListAnswer"];
                 };
             };
             400: components["responses"]["400"];

@@ -1,7 +1,9 @@
 // What is around every view: where one can go, who one is, whether changes come.
 import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import { caller, logout } from "./api";
 import { connection, lostAt } from "./live";
+import { useKeptFocus } from "./parts/focus";
 import { localTime } from "./parts/format";
 import { link, type Place, place } from "./router";
 
@@ -15,6 +17,7 @@ const ENTRIES: readonly Entry[] = [
   { path: "", name: "Overview" },
   { path: "containers", name: "Queue" },
   { path: "jobs", name: "Jobs" },
+  { path: "costs", name: "Costs" },
   { path: "instances", name: "Instances", forAdmins: true },
   { path: "timeline", name: "Timeline", forAdmins: true },
   { path: "holds", name: "Holds", forAdmins: true },
@@ -37,6 +40,8 @@ export function titleOf({ path }: Place): string {
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const here = place.value.path[0] ?? "";
+  const main = useRef<HTMLElement>(null);
+  useKeptFocus(main, place.value.path.join("/"));
   const who = caller.value;
   const mayLeave = who?.door === "token" || who?.door === "issuer";
   return (
@@ -64,7 +69,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
           The server is not reached since {localTime(lostAt.value)}: what is shown is of then. It is tried again by itself.
         </p>
       )}
-      <main id="main" tabIndex={-1}>{children}</main>
+      <main id="main" ref={main} tabIndex={-1}>{children}</main>
     </>
   );
 }

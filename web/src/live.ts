@@ -1,6 +1,7 @@
 // What happens, as it happens: one stream of server-sent events for the whole page. Changes are
 // gathered and handed on once a frame, so that a thousand of them draw the page once.
 import { signal } from "@preact/signals";
+import { parsed } from "./api";
 
 export interface Change {
   readonly kind: string;
@@ -11,6 +12,8 @@ export interface Change {
 type Listener = (changes: readonly Change[]) => void;
 
 const listeners = new Set<Listener>();
+/** So many things that changed are kept for a page that draws nothing; then it lists anew. */
+const MOST_GATHERED = 10_000;
 const KINDS = ["container", "job", "instance", "budget", "unusual_day"] as const;
 
 /** Whether changes come; "lost" is told, and the browser tries again by itself. */
@@ -23,6 +26,7 @@ export const missed = signal(0);
 let source: EventSource | null = null;
 let gathered = new Map<string, Change>();
 let isScheduled = false;
+let isTooMuch = false;
 
 export function follow(listener: Listener): () => void {
   listeners.add(listener);
@@ -60,8 +64,9 @@ export function stopFollowing(): void {
 }
 
 function take(text: string): void {
-  const change = JSON.parse(text) as Change;
-  gathered.set(`${change.kind} ${change.id}`, change);
+  const change = parsed<Change>(text);
+  if (gathered.size < MOST_GATHERED) gathered.set(`${change.kind} ${change.id}`, change);
+  else isTooMuch = true;
   if (isScheduled) return;
   isScheduled = true;
   // A page in the background gets no frames: there nothing is drawn either.
@@ -70,5 +75,7 @@ function take(text: string): void {
     const changes = [...gathered.values()];
     gathered = new Map();
     for (const listener of listeners) listener(changes);
+    if (isTooMuch) missed.value += 1;
+    isTooMuch = false;
   });
 }

@@ -9,6 +9,7 @@ import "./style.css";
 import { Audit } from "./views/audit";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
+import { Costs } from "./views/costs";
 import { Decisions } from "./views/decisions";
 import { Holds } from "./views/holds";
 import { InstanceView, Instances } from "./views/instances";
@@ -29,6 +30,8 @@ function View() {
       return id === undefined ? <Jobs /> : <JobView key={id} id={id} />;
     case "instances":
       return id === undefined ? <Instances /> : <InstanceView key={id} id={id} />;
+    case "costs":
+      return <Costs />;
     case "timeline":
       return <Timeline />;
     case "holds":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from longshore.dispatcher.api.render.values import rfc3339, without_zeros
+from longshore.dispatcher.api.render.values import rfc3339, usd, without_zeros
 from longshore.dispatcher.api.schemas.cost import CostAmounts, CostAnswer, CostRowAnswer
 from longshore.dispatcher.cost.money import as_usd
 from longshore.dispatcher.cost.report import Amounts, CostRow
@@ -20,7 +20,6 @@ NOT_INCLUDED = (
 )
 _MS_PER_HOUR = Decimal(3_600_000)
 _HOURS = Decimal("1e-9")
-_USD = Decimal("1e-12")
 
 
 def cost_answer(
@@ -64,7 +63,7 @@ def _successes(report: CostReport, row: CostRow, amounts: CostAmounts) -> dict[s
     if report.successes is None:
         return {}
     number = report.successes.get((row.step, row.values), 0)
-    each = without_zeros((amounts.total / number).quantize(_USD)) if number else None
+    each = usd(amounts.total / number) if number else None
     return {"succeeded": number, "usd_per_success": each}
 
 

@@ -94,6 +94,7 @@ _TAGS: Mapping[str, str] = {
     "tokens": "Who is let in, for admins.",
     "whoami": "Who one is to the server.",
     "cost": "What was spent, by whom, for what and when.",
+    "prices": "What an hour of each type costs, for admins.",
     "budgets": "What may be spent, and how much of it is.",
     "audit": "Who was to change what, for admins.",
     "efficiency": "What work asks for against what it really takes.",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from longshore.dispatcher.api.schemas.budgets import ForecastAnswer
 from longshore.dispatcher.api.schemas.reading import NEVER_ABSENT
 from longshore.dispatcher.cost.bills import ChargeKind
 
@@ -67,6 +68,47 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     closed_until: str | None
     unpriced_instance_hours: Decimal
     not_included: tuple[str, ...]
+
+
+# ---- where a month stands ------------------------------------------------------------------------
+
+
+class StateRateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the instances in one state cost together now."""
+
+    state: str
+    instances: int
+    usd_per_hour: Decimal
+
+
+class PoolRateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What all instances cost now; `limit_usd_per_hour` is null where there is no limit."""
+
+    states: tuple[StateRateAnswer, ...]
+    limit_usd_per_hour: Decimal | None
+
+
+class CostForecastAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """This month of a time zone, for whoever asks: what they see of `/v1/cost`, and no more.
+
+    `spent` is up to `as_of`, `committed` what runs may add in the month, and `forecast` what it
+    will likely have cost at its end. `running` is how many attempts have a place now, which cost
+    `running_usd_per_hour` together. `pool` is null for who is no admin. `labels` are the keys of
+    labels by which cost can be told apart.
+    """
+
+    since: str | None = msgspec.field(name="from")
+    until: str | None = msgspec.field(name="to")
+    time_zone: str
+    currency: str
+    spent: Decimal
+    committed: Decimal
+    forecast: ForecastAnswer
+    running: int
+    running_usd_per_hour: Decimal
+    pool: PoolRateAnswer | None
+    labels: tuple[str, ...]
+    as_of: str | None
 
 
 # ---- a bill against the ledger -------------------------------------------------------------------
@@ -161,3 +203,32 @@ class ReconcileAnswer(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int | None
     not_covered_hours: int
     corrections: int
+
+
+# ---- prices --------------------------------------------------------------------------------------
+
+
+class PriceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an hour of a type costs now; `zone` is null for all zones that have none of their own.
+
+    `usd_per_hour` is null where nobody knows it. `source` is who says so: `bill`, `history` or
+    `driver` of the cloud, `config`, or `none`. `since` is from when on it has been this, and
+    `told_at` when the driver said so last, null where live prices are not asked for.
+    """
+
+    instance_type: Annotated[str, NEVER_ABSENT]
+    provider_type: str
+    market: str
+    zone: str | None
+    usd_per_hour: Decimal | None
+    source: str
+    since: str | None
+    told_at: str | None
+
+
+class PriceListAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The prices of configured types, by type and zone."""
+
+    items: tuple[PriceAnswer, ...]
+    currency: str
+    as_of: str | None

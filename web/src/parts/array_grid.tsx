@@ -78,7 +78,7 @@ export function ArrayGrid({ jobId, task, size }: { jobId: string; task: string; 
     if (!element || !context) return;
     const rows = Math.ceil(shown / perRow);
     const scale = devicePixelRatio;
-    element.width = perRow * (CELL_PX + GAP_PX) * scale;
+    element.width = Math.min(perRow, shown) * (CELL_PX + GAP_PX) * scale;
     element.height = rows * (CELL_PX + GAP_PX) * scale;
     element.style.width = `${element.width / scale}px`;
     element.style.height = `${element.height / scale}px`;

@@ -2,7 +2,7 @@
 // connection broke, and keeps the last half megabyte in the page.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { withQuery } from "../api";
+import { straight, withQuery } from "../api";
 import { bytes } from "./format";
 
 const MOST_CHARACTERS = 512 * 1024;
@@ -47,7 +47,7 @@ export function Log({ containerId, attemptId, writtenBytes }: { containerId: str
         const { done, value } = await reader.read();
         if (done) return true;
         offset += value.byteLength;
-        gathered += decoder.decode(value, { stream: true });
+        gathered += straight(decoder.decode(value, { stream: true }));
         if (frame === 0) frame = requestAnimationFrame(draw);
       }
     };

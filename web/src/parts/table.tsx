@@ -1,5 +1,5 @@
 // A table of any length: only the rows that are in view are in the page, and pages are asked for
-// when one comes near their end.
+// when one comes near the end of those that are known, or back to those that were forgotten.
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -38,8 +38,12 @@ export function Table<T>({
   const first = useSignal(0);
   const visible = useSignal(40);
   const items = list.items.value;
-  const from = Math.max(0, Math.min(first.value, items.length) - AHEAD_ROWS);
-  const until = Math.min(items.length, first.value + visible.value + AHEAD_ROWS);
+  const before = list.before.value;
+  const known = before + items.length + list.behind.value;
+  const from = Math.max(0, Math.min(first.value, known) - AHEAD_ROWS);
+  const until = Math.min(known, first.value + visible.value + AHEAD_ROWS);
+  const drawn = items.slice(Math.max(0, from - before), Math.max(0, until - before));
+  const begin = drawn.length === 0 ? from : Math.max(from, before);
 
   useEffect(() => {
     const element = box.current;
@@ -56,16 +60,16 @@ export function Table<T>({
       observer.disconnect();
     };
   }, []);
+  const isLoading = list.loading.value;
   useEffect(() => {
-    if (until + NEAR_END_ROWS >= items.length && list.more.value) list.loadMore();
-    // A page may be short, or empty, and have a next one.
-  }, [until, items.length, list.loading.value]);
+    if (!isLoading && !list.problem.value) list.need(from, until + NEAR_END_ROWS);
+  }, [from, until, known, isLoading]);
   useEffect(() => {
     // Who looks at the newest sees what is new; who reads further down is not moved.
-    if (list.fresh.value === 0 || first.value > 0) return;
+    if (list.fresh.value === 0 || first.value > 0 || isLoading) return;
     const timer = setTimeout(list.again, 1000);
     return () => clearTimeout(timer);
-  }, [list.fresh.value > 0, first.value > 0]);
+  }, [list.fresh.value > 0, first.value > 0, isLoading]);
 
   return (
     <div class="table">
@@ -76,7 +80,7 @@ export function Table<T>({
         </button>
       )}
       <div class="scroll" ref={box} tabIndex={0} role="region" aria-label={label}>
-        <table aria-rowcount={list.more.value ? -1 : items.length + 1}>
+        <table aria-rowcount={list.more.value ? -1 : known + 1}>
           <thead>
             <tr>
               {columns.map((column) => (
@@ -85,21 +89,21 @@ export function Table<T>({
             </tr>
           </thead>
           <tbody>
-            <Gap rows={from} />
-            {items.slice(from, until).map((item, index) => (
-              <tr key={idOf(item)} aria-rowindex={from + index + 2}>
+            <Gap rows={begin} />
+            {drawn.map((item, index) => (
+              <tr key={idOf(item)} class={(begin + index) % 2 === 0 ? "odd" : ""} aria-rowindex={begin + index + 2}>
                 {columns.map((column) => (
                   <td key={column.name} class={classOf(column)}>{column.cell(item)}</td>
                 ))}
               </tr>
             ))}
-            <Gap rows={items.length - until} />
+            <Gap rows={known - begin - drawn.length} />
           </tbody>
         </table>
-        {items.length === 0 && !list.loading.value && !list.problem.value && <p class="empty">{empty}</p>}
+        {known === 0 && !isLoading && !list.problem.value && <p class="empty">{empty}</p>}
       </div>
       <p class="foot" role="status">
-        {list.loading.value ? "Loading\u2026" : `${plural(items.length, "row")}${list.more.value ? " so far" : ""}`}
+        {isLoading ? "Loading\u2026" : `${plural(known, "row")}${list.more.value ? " so far" : ""}`}
       </p>
     </div>
   );

@@ -1,110 +1,83 @@
-// Are we on track, and why not? The month so far, the budget that is nearest to its end, and what
-// changed most since the month before.
+// Are we on track, and why not? In one panel that leads to the costs: what budgets say, the month so
+// far and at its end, the budget that is nearest to its limit, and what changed most.
 import type { Answers } from "../api";
 import { useAnswer } from "../parts/answers";
-import { nowS } from "../parts/clock";
+import { type Budget, courseOf, Meter } from "../parts/budget";
 import { localTime, percent, usd } from "../parts/format";
-import { Gauge } from "../parts/gauge";
+import { dayOf, hourMs, largest, type Ledger, monthsLater, rowsLink, sameTimeLastMonth, type Span, sumsBy, useLedger } from "../parts/ledger";
 import { Figure, Panel, Shown } from "../parts/panel";
 import { link } from "../router";
+import { Sentence } from "./costs_payer";
 
-type Cost = Answers["CostAnswer"];
 type Budgets = Answers["BudgetsAnswer"];
-type Budget = Budgets["items"][number];
+type Forecast = Answers["CostForecastAnswer"];
 
-const COST_EACH_S = 60;
-const BUDGETS_EACH_S = 30;
-const MOST = 1000;
-const STEP_S = 600;
+const EACH_S = 60;
+const TZ = "UTC";
+const COURSES = ["stopped", "over", "likely over", "may be over", "unknown", "on track"] as const;
+const BY_PROJECT = { by: "project" };
 
 export function Spending() {
-  const [from, to] = lastMonthSoFar(Math.floor(nowS.value / STEP_S) * STEP_S);
-  const now = useAnswer<Cost>("v1/cost", { by: "project", limit: MOST }, { eachS: COST_EACH_S });
-  const before = useAnswer<Cost>("v1/cost", { by: "project", limit: MOST, from, to });
-  const budgets = useAnswer<Budgets>("v1/budgets", {}, { eachS: BUDGETS_EACH_S, on: (change) => change.kind === "budget" });
+  const month = dayOf(hourMs.value, TZ).slice(0, 7);
+  const span: Span = { tz: TZ, from: month, to: "" };
+  const before: Span = { tz: TZ, from: monthsLater(month, -1), to: sameTimeLastMonth(TZ) };
+  const now = useLedger(span, BY_PROJECT);
+  const then = useLedger(before, BY_PROJECT);
+  const forecast = useAnswer<Forecast>("v1/cost/forecast", { tz: TZ }, { eachS: EACH_S });
+  const budgets = useAnswer<Budgets>("v1/budgets", {}, { eachS: EACH_S, on: (change) => change.kind === "budget" });
   return (
-    <Panel title="Spending">
-      <Shown asked={budgets}>{(told) => <Course items={told.items} />}</Shown>
+    <Panel title="Spending" note={<a href={link(["costs"])}>All costs</a>}>
+      <Shown asked={budgets}>{(told) => <Sentence budgets={told.items} />}</Shown>
       <Shown asked={now}>
-        {(cost) => (
-          <>
-            <div class="figures">
-              <Figure value={usd(Number(cost.total.total))} of="this month so far" href={link(["costs"])} />
-              {before.answer.value && <Figure value={usd(Number(before.answer.value.total.total))} of="last month by now" href={link(["costs"])} />}
-            </div>
-            {before.answer.value && <p>{changeText(cost, before.answer.value)}</p>}
-            <p class="note">
-              In US dollars, by months of UTC, as of {localTime(cost.as_of)}. <a href={link(["costs"])}>All costs</a>
-            </p>
-          </>
+        {(ledger) => (
+          <div class="figures">
+            <Figure value={usd(Number(ledger.total.total))} of={`this month so far (${month}, ${TZ})`} href={rowsLink(span, ["project"])} />
+            {forecast.answer.value && <AtItsEnd of={forecast.answer.value} />}
+            {then.answer.value && <Figure value={usd(Number(then.answer.value.total.total))} of="last month up to the same time" href={rowsLink(before, ["project"])} />}
+          </div>
         )}
       </Shown>
+      {now.answer.value && then.answer.value && <p>{changeText(now.answer.value, then.answer.value)}</p>}
+      {budgets.answer.value && <Nearest items={budgets.answer.value.items} />}
+      {now.answer.value && <p class="note">In US dollars, as of {localTime(now.answer.value.as_of)}.</p>}
     </Panel>
   );
 }
 
-/** Return from when to when the month before had gone on for as long as this one has. */
-export function lastMonthSoFar(atS: number): [string, string] {
-  const at = new Date(atS * 1000);
-  const month = Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1);
-  const before = Date.UTC(at.getUTCFullYear(), at.getUTCMonth() - 1, 1);
-  const until = Math.min(month, before + Math.max(atS * 1000 - month, 1000));
-  return [new Date(before).toISOString().replace(".000Z", "Z"), new Date(until).toISOString().replace(".000Z", "Z")];
+function AtItsEnd({ of }: { of: Forecast }) {
+  const { p10, p50, p90 } = of.forecast;
+  return <Figure value={usd(Number(p50))} of={`likely by the end of the month (${usd(Number(p10))} to ${usd(Number(p90))})`} href={link(["costs"])} />;
 }
 
-/** Return what changed most, and by how much. */
-function changeText(now: Cost, before: Cost): string {
-  const changes = new Map<string, number>();
-  const add = (cost: Cost, sign: number): void => {
-    for (const row of cost.items) {
-      const project = row.by["project"] ?? "";
-      changes.set(project, (changes.get(project) ?? 0) + sign * Number(row.amounts.total));
-    }
-  };
-  add(now, 1);
-  add(before, -1);
-  const [most] = [...changes].sort(([one, by], [other, than]) => Math.abs(than) - Math.abs(by) || one.localeCompare(other));
-  if (!most || most[1] === 0) return "No project costs more or less than last month by now.";
-  const [project, by] = most;
-  return `Biggest change: project ${project}, ${usd(Math.abs(by))} ${by > 0 ? "more" : "less"} than last month by now.`;
+/** Return what changed most against the same part of last month, and by how much. */
+function changeText(now: Ledger, before: Ledger): string {
+  const changes = sumsBy(now.items, (row) => row.by["project"] ?? "");
+  for (const [project, amount] of sumsBy(before.items, (row) => row.by["project"] ?? "")) changes.set(project, (changes.get(project) ?? 0) - amount);
+  const [most] = largest(new Map([...changes].map(([project, by]) => [project, Math.abs(by)])));
+  if (!most || most[1] === 0) return "No project costs more or less than last month up to the same time.";
+  const who = most[0] === "(none)" ? "what is no project's" : `project ${most[0]}`;
+  return `Biggest change: ${who}, ${usd(most[1])} ${(changes.get(most[0]) ?? 0) > 0 ? "more" : "less"} than last month up to the same time.`;
 }
 
-/** How budgets stand, the worst first; the first of them is shown whole. */
-function Course({ items }: { items: readonly Budget[] }) {
-  const ordered = [...items].sort((one, other) => shareOf(other) - shareOf(one) || one.name.localeCompare(other.name));
-  const [worst] = ordered;
-  if (!worst) return <p class="verdict">No budget is set.</p>;
-  const [tone, text] = courseOf(worst);
-  const bad = ordered.filter((each) => courseOf(each)[0] !== "good").length;
+/** The budget that is worst off, or else nearest to its limit. */
+function Nearest({ items }: { items: readonly Budget[] }) {
+  const [worst] = [...items].sort(
+    (one, other) => COURSES.indexOf(courseOf(one)) - COURSES.indexOf(courseOf(other)) || shareOf(other) - shareOf(one) || one.name.localeCompare(other.name),
+  );
+  if (!worst) return null;
+  const whose = [worst.scope, worst.whose].filter(Boolean).join(" ");
   return (
     <>
-      <p class={`verdict ${tone}`}>{text}</p>
-      <Gauge label="Spent" used={Number(worst.spent)} limit={Number(worst.limit)} text={`Budget ${worst.name} (${worst.scope} ${worst.whose}, ${worst.period}): ${usd(Number(worst.spent))} of ${usd(Number(worst.limit))} (${percent(ratio(Number(worst.spent), Number(worst.limit)))})`} />
+      <Meter budget={worst} />
       <p class="note">
-        {worst.forecast && `At its end likely ${usd(Number(worst.forecast.p50))} (${usd(Number(worst.forecast.p10))} to ${usd(Number(worst.forecast.p90))}). `}
-        {worst.message && `${worst.message} `}
-        {`Budgets as of ${localTime(worst.as_of)}. `}
-        {bad > 1 && `${bad} of ${items.length} budgets are not on track. `}
+        Budget {worst.name} ({whose}, {worst.period}): {usd(Number(worst.spent))} of {usd(Number(worst.limit))} spent ({percent(shareOf(worst))}), as of{" "}
+        {localTime(worst.as_of)}. {worst.message}
       </p>
     </>
   );
 }
 
-function ratio(part: number, whole: number): number {
-  return whole > 0 ? part / whole : part > 0 ? 1 : 0;
-}
-
-/** Return how much of a budget will be gone at its end; what stops work is worse than any. */
 function shareOf(budget: Budget): number {
-  if (budget.stopped_until) return Infinity;
-  return ratio(Math.max(Number(budget.spent), Number(budget.forecast?.p50 ?? 0)), Number(budget.limit));
-}
-
-function courseOf(budget: Budget): ["good" | "warn" | "bad", string] {
-  const limit = Number(budget.limit);
-  if (budget.stopped_until) return ["bad", `Budget ${budget.name} is spent: nothing new begins before ${localTime(budget.stopped_until)}.`];
-  if (Number(budget.spent) >= limit) return ["bad", `Budget ${budget.name} is spent.`];
-  if (Number(budget.forecast?.p50 ?? 0) > limit) return ["bad", `Not on track: budget ${budget.name} will likely be exceeded.`];
-  if (Number(budget.forecast?.p90 ?? 0) > limit) return ["warn", `Budget ${budget.name} may be exceeded.`];
-  return ["good", budget.forecast ? "On track: all budgets will likely last." : "All budgets last so far; there is no forecast yet."];
+  const [spent, limit] = [Number(budget.spent), Number(budget.limit)];
+  return limit > 0 ? spent / limit : Number(spent > 0);
 }

@@ -1,6 +1,6 @@
 // Instances over time: a row for each, with what it was, and the attempts on it, to scale. Only the
 // rows in view are drawn; the same is in a table for who cannot see it.
-import { useComputed, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Paged } from "../parts/answers";
@@ -295,9 +295,9 @@ function statesText({ bands }: Row): string {
 
 function InTable({ asked }: { asked: AskedRows }) {
   const none = useSignal(false);
-  const zero = useComputed(() => 0);
+  const zero = useSignal(0);
   const list: Paged<Row> = {
-    items: asked.rows, more: none, problem: asked.problem, loading: asked.loading, fresh: zero, loadMore: () => {}, again: () => {},
+    items: asked.rows, before: zero, behind: zero, more: none, problem: asked.problem, loading: none, fresh: zero, need: () => {}, again: () => {},
   };
   return <Table label="Timeline as a table" list={list} columns={COLUMNS} idOf={(row) => row.instance.id} empty="There was no instance in this time." />;
 }
