@@ -26,27 +26,26 @@ export function Spending() {
   const forecast = useAnswer<Forecast>("v1/cost/forecast", { tz: TZ }, { eachS: EACH_S });
   const budgets = useAnswer<Budgets>("v1/budgets", {}, { eachS: EACH_S, on: (change) => change.kind === "budget" });
   return (
-    <Panel title="Spending" note={<a href={link(["costs"])}>All costs</a>}>
+    <Panel title="Spending">
       <Shown asked={budgets}>{(told) => <Sentence budgets={told.items} />}</Shown>
       <Shown asked={now}>
         {(ledger) => (
           <div class="figures">
-            <Figure value={usd(Number(ledger.total.total))} of={`this month so far (${month}, ${TZ})`} href={rowsLink(span, ["project"])} />
-            {forecast.answer.value && <AtItsEnd of={forecast.answer.value} />}
-            {then.answer.value && <Figure value={usd(Number(then.answer.value.total.total))} of="last month up to the same time" href={rowsLink(before, ["project"])} />}
+            <Figure value={usd(Number(ledger.total.total))} of="this month so far" href={rowsLink(span, ["project"])} />
+            {forecast.answer.value && <Figure value={usd(Number(forecast.answer.value.forecast.p50))} of="likely at its end" href={link(["costs"])} />}
+            {then.answer.value && <Figure value={usd(Number(then.answer.value.total.total))} of="last month by this time" href={rowsLink(before, ["project"])} />}
           </div>
         )}
       </Shown>
       {now.answer.value && then.answer.value && <p>{changeText(now.answer.value, then.answer.value)}</p>}
       {budgets.answer.value && <Nearest items={budgets.answer.value.items} />}
-      {now.answer.value && <p class="note">In US dollars, as of {localTime(now.answer.value.as_of)}.</p>}
+      <p class="note">
+        {now.answer.value && `In US dollars, ${month} of ${TZ}, as of ${localTime(now.answer.value.as_of)}. `}
+        {forecast.answer.value && `At its end between ${usd(Number(forecast.answer.value.forecast.p10))} and ${usd(Number(forecast.answer.value.forecast.p90))} in three of four months. `}
+        <a href={link(["costs"])}>All costs</a>
+      </p>
     </Panel>
   );
-}
-
-function AtItsEnd({ of }: { of: Forecast }) {
-  const { p10, p50, p90 } = of.forecast;
-  return <Figure value={usd(Number(p50))} of={`likely by the end of the month (${usd(Number(p10))} to ${usd(Number(p90))})`} href={link(["costs"])} />;
 }
 
 /** Return what changed most against the same part of last month, and by how much. */
@@ -54,9 +53,9 @@ function changeText(now: Ledger, before: Ledger): string {
   const changes = sumsBy(now.items, (row) => row.by["project"] ?? "");
   for (const [project, amount] of sumsBy(before.items, (row) => row.by["project"] ?? "")) changes.set(project, (changes.get(project) ?? 0) - amount);
   const [most] = largest(new Map([...changes].map(([project, by]) => [project, Math.abs(by)])));
-  if (!most || most[1] === 0) return "No project costs more or less than last month up to the same time.";
+  if (!most || most[1] === 0) return "No project costs more or less than last month by this time.";
   const who = most[0] === "(none)" ? "what is no project's" : `project ${most[0]}`;
-  return `Biggest change: ${who}, ${usd(most[1])} ${(changes.get(most[0]) ?? 0) > 0 ? "more" : "less"} than last month up to the same time.`;
+  return `Biggest change: ${who}, ${usd(most[1])} ${(changes.get(most[0]) ?? 0) > 0 ? "more" : "less"} than last month by this time.`;
 }
 
 /** The budget that is worst off, or else nearest to its limit. */
