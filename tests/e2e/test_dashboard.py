@@ -220,5 +220,5 @@ def test_what_others_write_is_shown_and_never_run(
         seen.login(ann)
         seen.open("containers")
         seen.shows(HOSTILE)
-        assert seen.page.title() == "Longshore"
+        assert seen.page.title() == "Queue · Longshore"
         assert seen.page.locator("main img").count() == 0

@@ -114,7 +114,7 @@ def is_untouched(seen: Visit) -> bool:
         "document.querySelectorAll('main img, main script, main iframe, [onerror],"
         ' [onmouseover], [onfocus], a[href^="javascript:" i]\').length'
     )
-    return seen.page.title() == "Longshore" and found == 0
+    return seen.page.title() != "taken" and found == 0
 
 
 def too_wide(seen: Visit) -> list[str]:

@@ -2,9 +2,10 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { caller, logout } from "./api";
-import { connection } from "./live";
+import { connection, lostAt } from "./live";
 import { useKeptFocus } from "./parts/focus";
-import { link, place } from "./router";
+import { localTime } from "./parts/format";
+import { link, type Place, place } from "./router";
 
 interface Entry {
   readonly path: string;
@@ -18,6 +19,9 @@ const ENTRIES: readonly Entry[] = [
   { path: "jobs", name: "Jobs" },
   { path: "costs", name: "Costs" },
   { path: "instances", name: "Instances", forAdmins: true },
+  { path: "timeline", name: "Timeline", forAdmins: true },
+  { path: "holds", name: "Holds", forAdmins: true },
+  { path: "decisions", name: "Decisions", forAdmins: true },
   { path: "audit", name: "Audit", forAdmins: true },
 ];
 
@@ -26,6 +30,13 @@ const TOLD = {
   live: "Live",
   lost: "Connection lost: trying again",
 } as const;
+
+/** Return the title of the browser's window: the view, or what it is of. */
+export function titleOf({ path }: Place): string {
+  const [view = "", id] = path;
+  const name = id ?? ENTRIES.find((each) => each.path === view)?.name ?? "No such view";
+  return `${name} \u00b7 Longshore`;
+}
 
 export function Frame({ children }: { children: ComponentChildren }) {
   const here = place.value.path[0] ?? "";
@@ -53,6 +64,11 @@ export function Frame({ children }: { children: ComponentChildren }) {
           {mayLeave && <button type="button" onClick={() => void logout()}>Log out</button>}
         </p>
       </header>
+      {lostAt.value !== null && (
+        <p class="lost" role="alert">
+          The server is not reached since {localTime(lostAt.value)}: what is shown is of then. It is tried again by itself.
+        </p>
+      )}
       <main id="main" ref={main} tabIndex={-1}>{children}</main>
     </>
   );

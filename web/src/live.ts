@@ -18,6 +18,8 @@ const KINDS = ["container", "job", "instance", "budget", "unusual_day"] as const
 
 /** Whether changes come; "lost" is told, and the browser tries again by itself. */
 export const connection = signal<"connecting" | "live" | "lost">("connecting");
+/** Since when no changes come, as a time in UTC; null while they do. */
+export const lostAt = signal<string | null>(null);
 /** Counts how often changes may have been missed: lists are to be asked for anew. */
 export const missed = signal(0);
 
@@ -37,9 +39,11 @@ export function startFollowing(): void {
   source.onopen = () => {
     if (connection.value === "lost") missed.value += 1;
     connection.value = "live";
+    lostAt.value = null;
   };
   source.onerror = () => {
     connection.value = "lost";
+    lostAt.value ??= new Date().toISOString();
     // A refusal closes it for good: try again, as it may have been the server's start.
     if (source?.readyState === EventSource.CLOSED) {
       source = null;
@@ -56,6 +60,7 @@ export function stopFollowing(): void {
   source?.close();
   source = null;
   connection.value = "connecting";
+  lostAt.value = null;
 }
 
 function take(text: string): void {

@@ -2,7 +2,7 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { caller, findCaller } from "./api";
-import { Frame } from "./frame";
+import { Frame, titleOf } from "./frame";
 import { startFollowing, stopFollowing } from "./live";
 import { link, place } from "./router";
 import "./style.css";
@@ -10,11 +10,14 @@ import { Audit } from "./views/audit";
 import { ContainerView } from "./views/container";
 import { Containers } from "./views/containers";
 import { Costs } from "./views/costs";
+import { Decisions } from "./views/decisions";
+import { Holds } from "./views/holds";
 import { InstanceView, Instances } from "./views/instances";
 import { JobView } from "./views/job";
 import { Jobs } from "./views/jobs";
 import { Login } from "./views/login";
 import { Overview } from "./views/overview";
+import { Timeline } from "./views/timeline";
 
 function View() {
   const [view = "", id] = place.value.path;
@@ -29,6 +32,12 @@ function View() {
       return id === undefined ? <Instances /> : <InstanceView key={id} id={id} />;
     case "costs":
       return <Costs />;
+    case "timeline":
+      return <Timeline />;
+    case "holds":
+      return <Holds />;
+    case "decisions":
+      return <Decisions />;
     case "audit":
       return <Audit />;
     default:
@@ -51,6 +60,9 @@ function Page() {
   return <Frame><View /></Frame>;
 }
 
+effect(() => {
+  document.title = caller.value ? titleOf(place.value) : "Longshore";
+});
 effect(() => {
   if (caller.value) startFollowing();
   else stopFollowing();

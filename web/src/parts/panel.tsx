@@ -24,7 +24,7 @@ export function Shown<T>({ asked, children }: { asked: Asked<T>; children: (answ
 }
 
 /** One number, large, with what it counts; it leads to what it is made of. */
-export function Figure({ value, of, href, tone }: { value: string; of: string; href?: string; tone?: "good" | "bad" | "warn" }) {
+export function Figure({ value, of, href, tone }: { value: string; of: string; href?: string; tone?: "good" | "bad" | "warn" | undefined }) {
   const inside = (
     <>
       <strong>{value}</strong>

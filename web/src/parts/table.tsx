@@ -13,6 +13,8 @@ export interface Column<T> {
   readonly isNumber?: boolean;
   /** Left out where the screen is narrow. */
   readonly isSpare?: boolean;
+  /** Sentences take more room than names. */
+  readonly isWide?: boolean;
 }
 
 const ROW_PX = 36;
@@ -113,5 +115,5 @@ function Gap({ rows }: { rows: number }) {
 }
 
 function classOf<T>(column: Column<T>): string {
-  return [column.isNumber ? "number" : "", column.isSpare ? "spare" : ""].filter(Boolean).join(" ");
+  return [column.isNumber ? "number" : "", column.isSpare ? "spare" : "", column.isWide ? "wide" : ""].filter(Boolean).join(" ");
 }

@@ -1,4 +1,6 @@
-// The queue: containers that one sees, newest first, with why they wait.
+// The queue: containers that one sees, newest first or the next in line first, with why they wait.
+import { computed } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Answers } from "../api";
 import { usePages } from "../parts/answers";
 import { nowS } from "../parts/clock";
@@ -50,10 +52,24 @@ function ran(one: Container): string {
   return duration((seconds(one.finished_at) ?? nowS.value) - began);
 }
 
+const WAITING = new Set(["queued", "locked"]);
+
 export function Containers() {
   const { query } = place.value;
-  const asked = Object.fromEntries(["state", ...FILTERS.map(([name]) => name)].map((name) => [name, query[name] ?? ""]));
-  const list = usePages<Container>("v1/containers", asked, { idOf: (one) => one.id, kind: "container" });
+  const isQueue = query["order"] === "queue";
+  const filters = isQueue ? FILTERS.filter(([name]) => name !== "instance") : FILTERS;
+  const asked = Object.fromEntries(filters.map(([name]) => [name, query[name] ?? ""]));
+  const pages = usePages<Container>(
+    "v1/containers", isQueue ? { ...asked, order: "queue" } : { ...asked, state: query["state"] ?? "" }, { idOf: (one) => one.id, kind: "container" },
+  );
+  // Who begins is in the queue no more.
+  const waiting = useMemo(() => computed(() => pages.items.value.filter((one) => WAITING.has(one.state))), [pages.items]);
+  const begun = isQueue ? pages.items.value.length - waiting.value.length : 0;
+  useEffect(() => {
+    // All behind them have another place now.
+    if (begun > 0) pages.fresh.value = Math.max(pages.fresh.value, begun);
+  }, [begun]);
+  const list = isQueue ? { ...pages, items: waiting } : pages;
   const states = new Set((query["state"] ?? "").split(",").filter(Boolean));
   const toggle = (words: readonly string[]): void => {
     const chosen = words.every((word) => states.has(word));
@@ -67,15 +83,22 @@ export function Containers() {
     <>
       <h1>Queue</h1>
       <div class="filters" role="search">
-        <fieldset>
+        <label>
+          Order{" "}
+          <select value={isQueue ? "queue" : ""} onChange={(event) => setQuery({ order: event.currentTarget.value })}>
+            <option value="">newest first</option>
+            <option value="queue">in the order in which they are next</option>
+          </select>
+        </label>
+        {!isQueue && <fieldset>
           <legend>State</legend>
           {CHOICES.map(([name, words]) => (
             <label key={name}>
               <input type="checkbox" checked={words.every((word) => states.has(word))} onChange={() => toggle(words)} /> {name}
             </label>
           ))}
-        </fieldset>
-        {FILTERS.map(([name, label]) => (
+        </fieldset>}
+        {filters.map(([name, label]) => (
           <label key={name}>
             {label}{" "}
             <input
@@ -91,7 +114,7 @@ export function Containers() {
         list={list}
         columns={COLUMNS}
         idOf={(one) => one.id}
-        empty="No container is like this. Submit one with: longshore submit -- COMMAND"
+        empty={isQueue ? "Nothing that is like this waits." : "No container is like this. Submit one with: longshore submit -- COMMAND"}
       />
     </>
   );

@@ -88,7 +88,7 @@ function Verdict({ month, now, then, forecast, budgets, before }: {
 }
 
 /** The answer in one sentence. */
-function Sentence({ budgets }: { budgets: readonly Budget[] }) {
+export function Sentence({ budgets }: { budgets: readonly Budget[] }) {
   if (budgets.length === 0) return <p class="verdict warn">No budget is set: nobody can say whether this is on track. Set one under budgets in the configuration.</p>;
   const named = (...courses: string[]): string => budgets.filter((each) => courses.includes(courseOf(each))).map((each) => each.name).join(", ");
   const over = named("stopped", "over");

@@ -123,7 +123,7 @@ export function InstanceView({ id }: { id: string }) {
           <Panel title="Containers on it">
             <PackedLinks one={one} />
             {(one.places ?? []).length === 0 ? <p class="empty">Nothing runs here.</p> : <Places one={one} />}
-            <p class="note"><a href={link(["containers"], { instance: one.id })}>All that ran here</a></p>
+            <p class="note"><a href={link(["containers"], { instance: one.id })}>All that ran here</a> · <a href={link(["timeline"], { instance: one.id, span: "86400" })}>Over time</a></p>
           </Panel>
         </>
       )}
