@@ -63,8 +63,8 @@ COST_DOORS: Final[tuple[EdgeDefect, ...]] = (
         name="the_manifest_tells_of_what_is_to_come",
         guard="A file is written beside the one before",
         file="dispatcher/service/export_folder.py",
-        old='        with _staged_at(terms.directory, name).open("wb") as file:',
-        new='        with (terms.directory / name).open("wb") as file:',
+        old="        with _begun_anew(_staged_at(terms.directory, name)) as file:",
+        new="        with _begun_anew(terms.directory / name) as file:",
         test=f"{_FOLDER}test_a_crash_at_any_instant_leaves_whole_files_and_the_next_start_mends_the"
         "_rest[again]",
     ),
