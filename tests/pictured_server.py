@@ -41,6 +41,10 @@ CONFIG: dict[str, Any] = {
     "engine": {"name": "process", "run_as": "nobody"},
     "scheduler": {"max_instances": 4},
     "pool": {"idle_timeout_s": 600},
+    "budgets": {
+        "genomics": {"project": "genomics", "limit": 9000},
+        "vision": {"project": "vision", "limit": 4000},
+    },
 }
 TEAM = {"ann": "genomics", "bob": "vision", "eve": "climate"}
 _DAYS = 100

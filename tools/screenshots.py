@@ -46,6 +46,10 @@ PICTURES = (
     Picture(name="job", view="jobs/{job}", shows="What follows what"),
     Picture(name="instances", view="instances", shows="c5.xlarge"),
     Picture(name="instance", view="instances/{instance}", shows="looking at its disk"),
+    Picture(name="costs", view="costs", shows="By whom"),
+    Picture(name="timeline", view="timeline", shows="Timeline"),
+    Picture(name="holds", view="holds", shows="max_instances"),
+    Picture(name="decisions", view="decisions", shows="is created"),
     Picture(name="audit", view="audit", shows="idle-behavior"),
 )
 """The views of `web/src/main.tsx`, in the order of the documentation."""

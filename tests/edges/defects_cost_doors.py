@@ -64,7 +64,7 @@ COST_DOORS: Final[tuple[EdgeDefect, ...]] = (
         guard="A file is written beside the one before",
         file="dispatcher/service/export_folder.py",
         old="        with _begun_anew(_staged_at(terms.directory, name)) as file:",
-        new='        with (terms.directory / name).open("wb") as file:',
+        new="        with _begun_anew(terms.directory / name) as file:",
         test=f"{_FOLDER}test_a_crash_at_any_instant_leaves_whole_files_and_the_next_start_mends_the"
         "_rest[again]",
     ),

@@ -42,7 +42,7 @@ WRITTEN = (
         guard="an instance that was gone and is listed again was there all the time",
         fault="listings that lack an instance",
         where=f"{_IN}state.cost_recorder:CostRecorder._open",
-        old="known = self._ended.pop(worker.id, None)",
+        old="known = self._forget(worker.id)",
         new="known = None",
     ),
     Mutant(
@@ -58,7 +58,7 @@ WRITTEN = (
         guard="what the cloud tells of an instance that is gone is kept",
         fault="clouds that tell late when they billed",
         where=f"{_IN}state.cost_recorder:CostRecorder.billed",
-        old="bill = replace(bill, billed=bill.billed.once_told(billed), final=final)",
+        old="bill = replace(_told(bill, billed), final=final)",
         new="bill = replace(bill, final=final)",
         test="tests/sim/test_bill.py::test_what_the_ledger_has_in_the_end_is_what_the_cloud_bills",
     ),

@@ -100,7 +100,7 @@ export function Sentence({ budgets }: { budgets: readonly Budget[] }) {
   }
   if (maybe) return <p class="verdict warn">On track, but not for sure: {maybe} may end over its limit.</p>;
   if (unknown) return <p class="verdict warn">Within all limits so far; no forecast yet for {unknown}.</p>;
-  return <p class="verdict good">On track: {budgets.length === 1 ? "the budget ends" : `all ${budgets.length} budgets end`} within {budgets.length === 1 ? "its limit" : "their limits"}.</p>;
+  return <p class="verdict good">On track: {budgets.length === 1 ? "the budget ends" : `${budgets.length === 2 ? "both" : `all ${budgets.length}`} budgets end`} within {budgets.length === 1 ? "its limit" : "their limits"}.</p>;
 }
 
 function Standings({ budgets }: { budgets: readonly Budget[] }) {
