@@ -101,8 +101,10 @@ _Saving = (
     | SaveBill
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
-_OfMoney = DropBill | NoteListing | SaveBookedHour | AddCorrections | CloseMonth | AddPrices
 _OfBudgets = SaveBudget | SaveUnusualDay | SaveDelivery | ForgetDelivery
+_OfMoney = (
+    DropBill | NoteListing | SaveBookedHour | AddCorrections | CloseMonth | AddPrices | _OfBudgets
+)
 _Single = (
     InsertContainers
     | RequestCancel
@@ -113,7 +115,6 @@ _Single = (
     | RemoveSecret
     | _OfAccess
     | _OfMoney
-    | _OfBudgets
 )
 
 
@@ -144,9 +145,6 @@ def _apply_single(connection: Connection, change: _Single, now: float) -> None:
         return
     if isinstance(change, _OfMoney):
         _apply_of_money(connection, change, now)
-        return
-    if isinstance(change, _OfBudgets):
-        _apply_of_budgets(connection, change)
         return
     match change:
         case InsertContainers():
@@ -194,6 +192,9 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
 
 
 def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> None:
+    if isinstance(change, _OfBudgets):
+        _apply_of_budgets(connection, change)
+        return
     match change:
         case DropBill():
             ledger_records.drop_bill(connection, change.launch_id)

@@ -153,12 +153,21 @@ RECKONED = (
         new="return billed_ms",
     ),
     Mutant(
+        name="doubts below the minimum",
+        guard="what is uncertain is by how much the cloud's rule may bill more or less",
+        fault="clouds that tell nothing, and bill a minimum",
+        where=f"{_IN}cost.spans:billed_span",
+        old="_whole_ms(bill, longest_ms), _whole_ms(bill, shortest_ms)",
+        new="longest_ms, shortest_ms",
+        test=f"{_RULES}::test_what_is_uncertain_is_reckoned_by_the_rule_too",
+    ),
+    Mutant(
         name="until anybody noticed",
         guard="what is not known of an end is uncertain, and never now",
         fault="clouds that tell nothing",
         where=f"{_IN}cost.spans:_ends",
-        old="return until_ms, bill.gone_ms - min(seen_ms, until_ms)",
-        new="return bill.gone_ms, 0",
+        old="earliest_ms = min(seen_ms, until_ms)",
+        new="until_ms = earliest_ms = bill.gone_ms",
         test=f"{_RULES}::test_what_is_booked_is_what_the_cloud_tells_else_the_likelier",
     ),
     Mutant(
