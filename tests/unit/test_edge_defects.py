@@ -54,6 +54,7 @@ OTHERS = (
     "dispatcher/scheduler/elastic/scale_up.py",
     # What an overview tells to whom.
     *("dispatcher/explain/overview.py", "dispatcher/state/tally.py"),
+    "dispatcher/explain/efficiency.py",
     # What a panel of money asks.
     "tools/grafana/",
 )
