@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -28,6 +29,17 @@ def moment(text: Moment) -> str:
     """Return a moment in UTC, as it stands in the server's sentences too; "" for never."""
     when = moment_of(text)
     return "" if when is None else when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment_in(text: Moment, time_zone: str) -> str:
+    """Return a moment by the clocks of an IANA time zone; in UTC where this machine lacks it."""
+    when = moment_of(text)
+    if when is None or time_zone == "UTC":
+        return moment(text)
+    try:
+        return when.astimezone(ZoneInfo(time_zone)).isoformat(timespec="seconds")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return moment(text)
 
 
 def span_s(since: Moment, until: Moment) -> float | None:

@@ -76,6 +76,7 @@ _HELPFUL: Final[Mapping[BillFormat, tuple[str, ...]]] = {
     BillFormat.FOCUS: (
         *("ChargeClass", "ChargeDescription", "CommitmentDiscountStatus", "ConsumedQuantity"),
         *("ConsumedUnit", "PricingCategory", "ServiceSubcategory", "SkuMeter", "Tags"),
+        "x_State",
     ),
 }
 _OLD_CUR = "lineItem/UsageStartDate"
@@ -286,7 +287,8 @@ def _focus_kind(row: _Cells, *, is_time: bool) -> ChargeKind:
     category = row.text("ChargeCategory")
     if category in _FOCUS_CATEGORIES:
         return _FOCUS_CATEGORIES[category]
-    if row.text("CommitmentDiscountStatus") == "Unused":
+    # Files of ours say in a column of their own what is unused of what is prepaid.
+    if row.text("CommitmentDiscountStatus") == "Unused" or row.text("x_State") == "unused":
         return ChargeKind.COMMITMENT
     if row.text("ServiceSubcategory") == "Support":
         return ChargeKind.SUPPORT

@@ -65,7 +65,7 @@ class TimeBound:
     time_limit_s: float
     #: How many attempts it may have.
     attempts: int
-    #: What an hour of its share costs on the type that it would go to, more than 0.
+    #: What an hour of its share costs on the dearest type that it may go to, more than 0.
     usd_per_hour: Decimal
 
 

@@ -145,8 +145,18 @@ def _market(row: _Row) -> str:
     return "preemptible" if row.line.preemptible else "on-demand"
 
 
+def _sku(row: _Row) -> str:
+    """Return the type, as its cloud calls it; of an instance that only a bill has nobody knows."""
+    return row.line.provider_type or "unknown"
+
+
+def _description(row: _Row) -> str:
+    on = f" on {row.line.type_name}" if row.line.type_name else ""
+    return f"{row.line.cause}{on}"
+
+
 def _price_id(row: _Row) -> str:
-    parts = (row.line.provider_type, _market(row), row.line.zone)
+    parts = (_sku(row), _market(row), row.line.zone)
     return "/".join(part for part in parts if part)
 
 
@@ -196,7 +206,7 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _must("ChargePeriodEnd", lambda row: utc_hour_text(row.line.hour + 1)),
     _must("ChargeCategory", lambda _: "Usage"),
     _must("ChargeClass", lambda row: None if row.line.hour in row.month else "Correction"),
-    _must("ChargeDescription", lambda row: f"{row.line.cause} on {row.line.type_name}"),
+    _must("ChargeDescription", _description),
     _may("ChargeFrequency", lambda _: "Usage-Based"),
     _must("BilledCost", _cost),
     _must("EffectiveCost", _cost),
@@ -219,10 +229,10 @@ COLUMNS: Final[tuple[FocusColumn, ...]] = (
     _must("ServiceCategory", lambda _: "Compute"),
     _may("ServiceSubcategory", lambda _: "Virtual Machines"),
     _must("ServiceName", lambda row: row.context.service),
-    _may("SkuId", lambda row: row.line.provider_type),
+    _may("SkuId", _sku),
     _may("SkuMeter", lambda _: "Instance time"),
     _may("SkuPriceId", _price_id),
-    _may("SkuPriceDetails", lambda row: _json((("InstanceType", row.line.provider_type),))),
+    _may("SkuPriceDetails", lambda row: _json((("InstanceType", _sku(row)),))),
     _may("ResourceId", lambda row: row.line.instance_id or None),
     _may("ResourceName", lambda _: None),
     _may("ResourceType", lambda row: "Instance" if row.line.instance_id else None),

@@ -3,12 +3,14 @@
 What the cloud tells counts. Where it tells nothing, what we saw is read by the rule: what begins
 and ends the billing happened between two things that we know of, and the likelier of the two is
 booked, with the rest as uncertain (COST of the design: never "now"). The billed time of an instance
-that has ended is rounded up to the cloud's unit, and to its minimum.
+that has ended is rounded up to the cloud's unit, and to its minimum: what is uncertain is by how
+much the longest and the shortest that it may be differ once they are rounded, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from longshore.dispatcher.domain.ledger import InstanceBill, ms_of
 from longshore.drivers.billing import BillingEnd, BillingStart, EndedBy
@@ -35,6 +37,19 @@ class BilledSpan:
         return self.until_ms - self.from_ms + self.minimum_ms
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Instant:
+    """When something was, as it is booked, and between what it may have been."""
+
+    booked_ms: int
+    earliest_ms: int
+    latest_ms: int
+
+    @property
+    def slack_ms(self) -> int:
+        return self.latest_ms - self.earliest_ms
+
+
 def billed_span(bill: InstanceBill, *, now_ms: int) -> BilledSpan | None:
     """Return for which time an instance is billed up to now, None where it costs nothing.
 
@@ -45,26 +60,31 @@ def billed_span(bill: InstanceBill, *, now_ms: int) -> BilledSpan | None:
     begins = _begins(bill)
     if begins is None:
         return None
-    from_ms, from_slack_ms = begins
+    from_ms = begins.booked_ms
     ends = _ends(bill)
     if ends is None:
         return BilledSpan(
             from_ms=from_ms,
             until_ms=max(from_ms, now_ms),
-            from_slack_ms=from_slack_ms,
+            from_slack_ms=begins.slack_ms,
             until_slack_ms=0,
             minimum_ms=0,
             is_open=True,
         )
-    until_ms, until_slack_ms = max(from_ms, ends[0]), ends[1]
-    if _is_free(bill, until_ms - from_ms):
+    until_ms = max(from_ms, ends.booked_ms)
+    lasted_ms = until_ms - from_ms
+    if _is_free(bill, lasted_ms):
         return None
+    longest_ms = ends.latest_ms - begins.earliest_ms
+    shortest_ms = ends.earliest_ms - begins.latest_ms
+    most_ms, least_ms = _whole_ms(bill, longest_ms), _whole_ms(bill, shortest_ms)
+    if_later_ms = max(least_ms, _whole_ms(bill, longest_ms - begins.slack_ms))
     return BilledSpan(
         from_ms=from_ms,
         until_ms=until_ms,
-        from_slack_ms=from_slack_ms,
-        until_slack_ms=until_slack_ms,
-        minimum_ms=_whole_ms(bill, until_ms - from_ms) - (until_ms - from_ms),
+        from_slack_ms=most_ms - if_later_ms,
+        until_slack_ms=if_later_ms - least_ms,
+        minimum_ms=_whole_ms(bill, lasted_ms) - lasted_ms,
         is_open=False,
     )
 
@@ -77,34 +97,50 @@ def doubted_span(bill: InstanceBill, *, now_ms: int) -> tuple[int, int] | None:
     return (bill.created_ms, max(bill.created_ms, now_ms)) if bill.is_launch else None
 
 
-def _begins(bill: InstanceBill) -> tuple[int, int] | None:
-    """Return when the billing begins, with its slack; None where it has not."""
+def _begins(bill: InstanceBill) -> _Instant | None:
+    """Return when the billing begins; None where it has not."""
     told = bill.billed
     if told.billed_from is not None:
-        return ms_of(told.billed_from), ms_of(told.from_slack_s)
+        return _told(told.billed_from, told.from_slack_s)
     match bill.rule.starts:
         case BillingStart.REQUESTED:
-            return bill.created_ms, 0
+            return _exactly(bill.created_ms)
         case BillingStart.RUNNING:
-            if bill.running_ms is None:
+            at_ms = bill.running_ms
+            if at_ms is None:
                 return None
-            return bill.running_ms, max(0, bill.running_ms - bill.created_ms)
+            return _Instant(
+                booked_ms=at_ms, earliest_ms=min(at_ms, bill.created_ms), latest_ms=at_ms
+            )
 
 
-def _ends(bill: InstanceBill) -> tuple[int, int] | None:
-    """Return when the billing ended, with its slack; None where it has not, as far as is known."""
+def _exactly(at_ms: int) -> _Instant:
+    return _Instant(booked_ms=at_ms, earliest_ms=at_ms, latest_ms=at_ms)
+
+
+def _told(at: float, slack_s: float) -> _Instant:
+    """Return what the cloud tells of a time: it may have been so much later."""
+    at_ms = ms_of(at)
+    return _Instant(booked_ms=at_ms, earliest_ms=at_ms, latest_ms=at_ms + ms_of(slack_s))
+
+
+def _ends(bill: InstanceBill) -> _Instant | None:
+    """Return when the billing ended; None where it has not, as far as is known."""
     told = bill.billed
     if told.billed_until is not None:
-        return ms_of(told.billed_until), ms_of(told.until_slack_s)
+        return _told(told.billed_until, told.until_slack_s)
     if bill.gone_ms is None:
         return None
     seen_ms = bill.gone_ms if bill.seen_ms is None else min(bill.seen_ms, bill.gone_ms)
     match bill.rule.ends:
         case BillingEnd.SHUTTING_DOWN:
             until_ms = seen_ms if bill.unwanted_ms is None else min(bill.unwanted_ms, bill.gone_ms)
-            return until_ms, bill.gone_ms - min(seen_ms, until_ms)
+            earliest_ms = min(seen_ms, until_ms)
         case BillingEnd.TERMINATED:
-            return bill.gone_ms, bill.gone_ms - seen_ms
+            until_ms, earliest_ms = bill.gone_ms, seen_ms
+        case unknown:
+            assert_never(unknown)
+    return _Instant(booked_ms=until_ms, earliest_ms=earliest_ms, latest_ms=bill.gone_ms)
 
 
 def _is_free(bill: InstanceBill, billed_ms: int) -> bool:
@@ -118,7 +154,7 @@ def _whole_ms(bill: InstanceBill, billed_ms: int) -> int:
 
     What was not billed at all, since it ended before that began, has none.
     """
-    if not billed_ms:
+    if billed_ms <= 0:
         return 0
     unit_ms = max(1, ms_of(bill.rule.unit_s))
     return max(-(-billed_ms // unit_ms) * unit_ms, ms_of(bill.rule.minimum_s))

@@ -156,8 +156,9 @@ class InstanceBill:
     ready_ms: int | None = None
     used_ms: int | None = None
     unwanted_ms: int | None = None
-    #: When it was last known to be there, and known to be gone, where its cloud bills it for longer
-    #: the end of that; None while it is there.
+    #: When it was last known to be there, None while the latest listing shows it or it is heard of,
+    #: and when it was known to be gone, where its cloud bills it for longer the end of that, None
+    #: while it counts as there.
     seen_ms: int | None = None
     gone_ms: int | None = None
     #: Whether the cloud has told all that it will.

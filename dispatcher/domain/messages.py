@@ -197,6 +197,16 @@ class DropBill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteListing:
+    """Replace when the latest complete listing began that showed what is there (see `Recovered`).
+
+    `at_ms` is in milliseconds since the epoch.
+    """
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveBookedHour:
     """Replace the rollup of one hour; what was noted of it meanwhile stays noted."""
 
@@ -335,6 +345,7 @@ Change = (
     | SaveInterval
     | SaveBill
     | DropBill
+    | NoteListing
     | SaveBookedHour
     | AddCorrections
     | CloseMonth

@@ -260,5 +260,8 @@ class Recovered:
     #: Of the ledger what goes on: the bills that are not settled, and the latest of the others.
     bills: Sequence[InstanceBill] = ()
     intervals: Sequence[Interval] = ()
+    #: When the latest complete listing began that is known, in milliseconds since the epoch; 0 for
+    #: none. Whose bill says of no `seen_ms` was there then.
+    listed_ms: int = 0
     #: The budgets that let nothing new begin, as far as who starts the process has found out.
     budget_stops: tuple[BudgetStop, ...] = ()

@@ -220,7 +220,7 @@ class Engine:
             workflow=self.workflow,
             scheduling=self.scheduling,
         )
-        self.costs.restore(recovered.bills, recovered.intervals)
+        self.costs.restore(recovered.bills, recovered.intervals, listed_ms=recovered.listed_ms)
 
     def eligible_types(self, container: Container) -> tuple[InstanceType, ...]:
         """Return the types on which batch work like this may run now, cheapest first."""

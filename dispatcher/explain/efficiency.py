@@ -14,14 +14,20 @@ A price of 0 is none: with such a type nothing is compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from longshore.dispatcher.domain.containers import ContainerSpec, Placement
 from longshore.dispatcher.domain.efficiency import MeasuredRun
-from longshore.dispatcher.domain.feasibility import cheapest_with_room, fitting_types, need
+from longshore.dispatcher.domain.feasibility import (
+    cheapest_with_room,
+    fitting_types,
+    has_room,
+    need,
+    within_price,
+)
 from longshore.dispatcher.state.spend_limits import share_of
 from longshore.drivers.interface import InstanceType, Resources
 
@@ -118,15 +124,31 @@ def _efficiency(key: WorkKey, runs: Sequence[MeasuredRun], market: Market) -> Ef
     )
 
 
-def usd_per_hour_of(spec: ContainerSpec, market: Market) -> Decimal | None:
-    """Return what an hour of a container costs on the type that it would go to as things are.
+def dearest_usd_per_hour_of(
+    spec: ContainerSpec, market: Market, *, there: Collection[str], max_price_factor: float
+) -> Decimal | None:
+    """Return what an hour of a container costs on the dearest type that it may go to as things are.
 
-    None where it fits none.
+    Those are the types that may be bought for it, by price or since they are prepaid, and, whatever
+    they cost, those of instances that are `there`, by name. 0 where one of them has no price, None
+    where there is none.
     """
-    type_ = _cheapest(spec, spec.resources, spec.unnamed, market)
-    if type_ is None:
-        return None
-    return _usd_per_hour(type_, need(type_, spec.resources, spec.unnamed), market)
+    wanted, unnamed = spec.resources, spec.unnamed
+    fitting = fitting_types(market.types, wanted, spec.constraints, unnamed)
+    bought = within_price(
+        [t for t in fitting if has_room(market.as_new[t.name], need(t, wanted, unnamed))],
+        wanted,
+        unnamed,
+        max_price_factor=max_price_factor,
+        as_new=lambda type_: market.as_new[type_.name],
+    )
+    reached = {type_.name for type_ in bought} | set(there)
+    costs = [
+        _usd_per_hour(type_, need(type_, wanted, unnamed), market)
+        for type_ in fitting
+        if type_.name in reached
+    ]
+    return None if not costs else max(costs) if min(costs) > 0 else Decimal(0)
 
 
 def percentile(values: Sequence[float]) -> float:

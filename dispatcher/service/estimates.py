@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import assert_never
 
 from longshore.dispatcher.cost.estimate import (
@@ -27,7 +28,7 @@ from longshore.dispatcher.domain.jobs import JobTask, JobType
 from longshore.dispatcher.domain.policies import Policies
 from longshore.dispatcher.domain.principals import Principal
 from longshore.dispatcher.engine.view import EngineView
-from longshore.dispatcher.explain.efficiency import Market, usd_per_hour_of
+from longshore.dispatcher.explain.efficiency import Market, dearest_usd_per_hour_of
 from longshore.dispatcher.service.contracts import NewJob, Unavailable
 from longshore.dispatcher.service.governing import govern_job
 from longshore.dispatcher.store.errors import StoreBusy
@@ -66,7 +67,15 @@ class EstimateService:
 
     async def _batch(self, name: str, tasks: Sequence[JobTask], user: str) -> CostEstimate:
         now, market = self._now(), self._market()
-        bounds = [_bound(task.spec, market) for task in tasks]
+        there = {worker.type.name for worker in self._view.pool.workers.values()}
+        factor = self._view.max_price_factor
+        bounds = [
+            _bound(
+                task.spec,
+                dearest_usd_per_hour_of(task.spec, market, there=there, max_price_factor=factor),
+            )
+            for task in tasks
+        ]
 
         def found() -> CostEstimate:
             return estimated_cost(
@@ -101,17 +110,19 @@ class EstimateService:
         )
 
 
-def _bound(spec: ContainerSpec, market: Market) -> TimeBound | Unbounded:
-    """Return what one container comes to at most, or why nobody knows."""
+def _bound(spec: ContainerSpec, usd_per_hour: Decimal | None) -> TimeBound | Unbounded:
+    """Return what one container comes to at most, or why nobody knows.
+
+    `usd_per_hour` is what it costs on the dearest type that it may go to.
+    """
     few = f"fewer than {ENOUGH_RUNS} runs of this user, name and resources ended lately"
     if spec.time_limit_s is None:
         return Unbounded(why=f"{few}, and it has no time limit: set time_limit_s for a bound")
-    usd_per_hour = usd_per_hour_of(spec, market)
     if usd_per_hour is None:
         return Unbounded(why=f"{few}, and no instance type has room for it as things are")
     if usd_per_hour <= 0:
         return Unbounded(
-            why=f"{few}, and the instance type that it would go to has no price: an admin sets its"
+            why=f"{few}, and an instance type that it may go to has no price: an admin sets its"
             " price_per_hour"
         )
     return TimeBound(

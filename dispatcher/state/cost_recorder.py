@@ -7,6 +7,10 @@ overlap. The closed and the opened ones are in the same commit as what caused th
 is in the store from its beginning: a process that starts again goes on with it, and the time in
 which none ran belongs to what was true when it ended.
 
+So that what ends while none runs is not taken for there, nor for gone since it was new, it is
+written when the latest complete listing began. What that shows, or what was heard of since, was
+there then; of what was not, the bill says when it was last known to be.
+
 Nothing is reckoned here: prices, hours and shares of the whole are `dispatcher.cost`'s concern.
 """
 
@@ -31,7 +35,7 @@ from longshore.dispatcher.domain.ledger import (
     Interval,
     ms_of,
 )
-from longshore.dispatcher.domain.messages import Change, SaveBill, SaveInterval
+from longshore.dispatcher.domain.messages import Change, NoteListing, SaveBill, SaveInterval
 from longshore.dispatcher.domain.queries import LATEST_BILLS
 from longshore.dispatcher.state.containers import ContainerTable
 from longshore.dispatcher.state.launch_recorder import LaunchRecorder, account_of_payer
@@ -139,12 +143,18 @@ class CostRecorder:
         self._unbilled: dict[str, InstanceBill] = {}
         self._ended: dict[str, InstanceBill] = {}
         self._unsettled: dict[str, Interval] = {}
+        #: When the latest complete listing began that is written, or need not be.
+        self._listed_ms = 0
 
-    def restore(self, bills: Iterable[InstanceBill], intervals: Iterable[Interval]) -> None:
+    def restore(
+        self, bills: Iterable[InstanceBill], intervals: Iterable[Interval], *, listed_ms: int
+    ) -> None:
         """Go on with what an earlier process has written: open intervals, and bills.
 
         Of those that are settled, the latest: an instance that was gone may be listed again.
+        `listed_ms` is as `Recovered` has it.
         """
+        self._listed_ms = listed_ms
         by_instance: dict[str, list[Interval]] = {}
         for interval in intervals:
             by_instance.setdefault(interval.instance_id, []).append(interval)
@@ -160,7 +170,7 @@ class CostRecorder:
                     self._pool.bills.handed_in[bill.instance_id] = bill.billed
                 continue
             book = self._books[bill.instance_id] = _Book(bill=bill, state=states[0])
-            book.there_ms = _there_ms(bill, open_)
+            book.there_ms = _there_ms(bill, open_, listed_ms)
             attempts = sorted((e.from_ms, e.holder, e) for e in open_ if e.holder != OF_INSTANCE)
             for from_ms, _, interval in attempts:
                 book.join(interval, from_ms)
@@ -172,6 +182,7 @@ class CostRecorder:
             worker = self._pool.workers.get(worker_id)
             if worker is not None:
                 self._update(worker, ms_of(now), changes)
+        self._note_listing(changes)
         for attempt_id, interval in sorted(self._unsettled.items()):
             if attempt_id in self._table.ended_as:
                 settled = replace(interval, outcome=_outcome(self._table.ended_as, attempt_id))
@@ -273,6 +284,26 @@ class CostRecorder:
 
     def _ended_bill(self, instance_id: str) -> InstanceBill | None:
         return self._unbilled.get(instance_id) or self._ended.get(instance_id)
+
+    def _note_listing(self, changes: list[Change]) -> None:
+        """Write what a complete listing says that has come since: who was there when it began."""
+        listed_at = self._pool.listed_at
+        if ms_of(listed_at) == self._listed_ms:
+            return
+        self._listed_ms = ms_of(listed_at)
+        for worker_id, book in sorted(self._books.items()):
+            worker = self._pool.workers.get(worker_id)
+            if worker is None:
+                continue
+            heard_at = max(worker.link.last_contact, worker.cloud.listed_at)
+            seen_ms = None
+            if heard_at < listed_at:
+                seen_ms = ms_of(heard_at) if heard_at else book.there_ms
+            if seen_ms != book.bill.seen_ms:
+                book.bill = replace(book.bill, seen_ms=seen_ms)
+                changes.append(SaveBill(bill=book.bill))
+        if self._books:
+            changes.append(NoteListing(at_ms=self._listed_ms))
 
     # ---- one worker ----------------------------------------------------------------------------
 
@@ -429,14 +460,16 @@ def _told(bill: InstanceBill, billed: Billed) -> InstanceBill:
     return replace(bill, billed=known, created_ms=created_ms, gone_ms=gone_ms)
 
 
-def _there_ms(bill: InstanceBill, open_: Iterable[Interval]) -> int:
-    """Return when an instance certainly was there.
+def _there_ms(bill: InstanceBill, open_: Iterable[Interval], listed_ms: int) -> int:
+    """Return when an instance certainly was there last, by what is written of it.
 
-    Who became unreachable may not have been, nor who was to end: it may have been missing by then.
+    That is the beginning of the latest listing, unless that lacks it. Who became unreachable may
+    not have been there, nor who was to end: it may have been missing by then.
     """
+    shown_ms = listed_ms if bill.seen_ms is None else bill.seen_ms
     begun = (e.from_ms for e in open_ if e.state not in _MAY_BE_GONE)
     known = (bill.running_ms or 0, bill.ready_ms or 0, bill.used_ms or 0)
-    return max(bill.created_ms, *known, *begun)
+    return max(bill.created_ms, shown_ms, *known, *begun)
 
 
 def _first(known_ms: int | None, at_ms: int, is_so: bool) -> int | None:

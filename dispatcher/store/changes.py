@@ -19,6 +19,7 @@ from longshore.dispatcher.domain.messages import (
     ForgetDelivery,
     InsertContainers,
     InsertToken,
+    NoteListing,
     NoteTokenUse,
     RemoveSecret,
     RequestCancel,
@@ -100,16 +101,9 @@ _Saving = (
     | SaveBill
 )
 _OfAccess = InsertToken | SaveToken | NoteTokenUse | SaveAudit
+_OfBudgets = SaveBudget | SaveUnusualDay | SaveDelivery | ForgetDelivery
 _OfMoney = (
-    DropBill
-    | SaveBookedHour
-    | AddCorrections
-    | CloseMonth
-    | AddPrices
-    | SaveBudget
-    | SaveUnusualDay
-    | SaveDelivery
-    | ForgetDelivery
+    DropBill | NoteListing | SaveBookedHour | AddCorrections | CloseMonth | AddPrices | _OfBudgets
 )
 _Single = (
     InsertContainers
@@ -198,9 +192,14 @@ def _apply_of_access(connection: Connection, change: _OfAccess, now: float) -> N
 
 
 def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> None:
+    if isinstance(change, _OfBudgets):
+        _apply_of_budgets(connection, change)
+        return
     match change:
         case DropBill():
             ledger_records.drop_bill(connection, change.launch_id)
+        case NoteListing():
+            ledger_records.note_listing(connection, change.at_ms)
         case AddPrices():
             ledger_records.add_prices(connection, change.rows, change.prepaid)
         case AddCorrections():
@@ -209,6 +208,12 @@ def _apply_of_money(connection: Connection, change: _OfMoney, now: float) -> Non
             ledger_records.save_booked_hour(connection, change.booked, now=now)
         case CloseMonth():
             ledger_corrections.close_month(connection, change.month, now=now)
+        case _:
+            assert_never(change)
+
+
+def _apply_of_budgets(connection: Connection, change: _OfBudgets) -> None:
+    match change:
         case SaveBudget():
             budget_records.save_budget(connection, change)
         case SaveUnusualDay():

@@ -57,8 +57,8 @@ class LedgerReader:
     def __init__(self, snapshot: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._snapshot = snapshot
 
-    def still_open(self) -> tuple[list[InstanceBill], list[Interval]]:
-        """Return what a restart goes on with: bills, and open intervals (see `Recovered`)."""
+    def still_open(self) -> tuple[list[InstanceBill], list[Interval], int]:
+        """Return bills, open intervals, and when a listing began (see `Recovered`)."""
         with self._snapshot() as connection:
             return ledger_records.fetch_open(connection)
 

@@ -45,6 +45,7 @@ _MARGIN_MS: Final = MS_PER_HOUR
 
 _SAVE_INTERVAL = sqlite.upsert(tables.intervals, keep=())
 _SAVE_BILL = sqlite.upsert(tables.bills, keep=())
+_NOTE_LISTING = sqlite.upsert(tables.listing, keep=())
 _ADD_PRICE = sqlite.insert_new(tables.prices)
 _ADD_PREPAID = sqlite.insert_new(tables.prepaid)
 _MARK = sqlite.count_up(tables.marks, "times")
@@ -190,6 +191,11 @@ def drop_bill(connection: Connection, launch_id: str) -> None:
     _mark(connection, hours_changed(None, bill_from_row(row), booked_until=booked_until))
 
 
+def note_listing(connection: Connection, at_ms: int) -> None:
+    """Write when the latest complete listing began, in milliseconds since the epoch."""
+    connection.execute(_NOTE_LISTING, {"id": 1, "at_ms": at_ms})
+
+
 def save_booked_hour(connection: Connection, booked: BookedHour, *, now: float) -> None:
     """Replace the rollup of an hour; a mark that came while it was reckoned stays.
 
@@ -254,9 +260,11 @@ def _mark(connection: Connection, hours: Iterable[int]) -> None:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interval]]:
-    """Return what a restart goes on with: bills, the settled ones as far as they are the latest
-    that are gone, and open intervals.
+def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interval], int]:
+    """Return what a restart goes on with: bills, open intervals, and when the latest listing began.
+
+    Of settled bills those are that are the latest that are gone. The time is in milliseconds since
+    the epoch, 0 for none.
     """
     bills = tables.bills
     unsettled = select(bills).where(bills.c.final.is_(False)).order_by(bills.c.instance_id)
@@ -266,7 +274,9 @@ def fetch_open(connection: Connection) -> tuple[list[InstanceBill], list[Interva
     open_ = select(tables.intervals).where(tables.intervals.c.until_ms.is_(None), tables.IS_LONG)
     order = (tables.intervals.c.instance_id, tables.intervals.c.holder, tables.intervals.c.from_ms)
     intervals = connection.execute(open_.order_by(*order)).all()
-    return [bill_from_row(row) for row in rows], [interval_from_row(row) for row in intervals]
+    listed_ms = connection.execute(select(tables.listing.c.at_ms)).scalar() or 0
+    bills_there = [bill_from_row(row) for row in rows]
+    return bills_there, [interval_from_row(row) for row in intervals], listed_ms
 
 
 def fetch_ended_in(connection: Connection, hour: int) -> dict[str, int]:

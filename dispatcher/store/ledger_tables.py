@@ -5,6 +5,7 @@ instance. `ledger_hours` is reckoned from them and can be thrown away. An amount
 a sum of a year takes out of 64 bits: it is kept in two columns, of whole and of rest, that are
 added up apart. `ledger_marks` are the hours in which a fact has changed that may be booked already.
 `ledger_corrections` are what bills say beside the lines, and are only ever added to.
+`ledger_listing` has one row: when the latest complete listing began.
 """
 
 from __future__ import annotations
@@ -103,6 +104,13 @@ bills = Table(
     Column("final", Boolean, nullable=False),
 )
 Index("ledger_bills_by_gone", bills.c.final, bills.c.gone_ms)
+
+listing = Table(
+    "ledger_listing",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+)
 
 prices = Table(
     "ledger_prices",

@@ -365,8 +365,9 @@ class Store:
 
     def recover(self) -> Recovered:
         """Return what a restart must know, before anything is written; raises `StoreBusy`."""
-        bills, intervals = self.ledger.still_open()
-        return replace(self._reader.recover(), bills=bills, intervals=intervals)
+        bills, intervals, listed_ms = self.ledger.still_open()
+        recovered = self._reader.recover()
+        return replace(recovered, bills=bills, intervals=intervals, listed_ms=listed_ms)
 
     def tokens(self) -> list[Token]:
         """Return all tokens, whatever their state, by id; raises `StoreBusy`."""

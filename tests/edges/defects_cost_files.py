@@ -8,6 +8,22 @@ from tests.edges.defect import EdgeDefect
 
 COST_FILES: Final[tuple[EdgeDefect, ...]] = (
     EdgeDefect(
+        name="what_is_unused_is_billed_twice",
+        guard="What a file of ours says is unused of what is prepaid is no instance of a bill",
+        file="dispatcher/cost/bill_formats.py",
+        old=' or row.text("x_State") == "unused":',
+        new=":",
+        test="tests/unit/test_bill_files.py::test_a_row_of_focus_is_read",
+    ),
+    EdgeDefect(
+        name="a_dimension_may_be_named_twice",
+        guard="What is named twice is refused, and told once",
+        file="dispatcher/api/routes/cost.py",
+        old="            if times > 1\n",
+        new="            if times > 9\n",
+        test="tests/unit/test_cost_answers.py::test_what_is_wrong_with_a_question_is_told",
+    ),
+    EdgeDefect(
         name="a_spreadsheet_runs_what_users_wrote",
         guard="A cell never begins as a formula does",
         file="dispatcher/cost/csv_export.py",

@@ -28,6 +28,22 @@ ESTIMATES: Final[tuple[EdgeDefect, ...]] = (
         test=f"{_TEST}::test_what_is_too_small_to_be_told_is_rounded_up",
     ),
     EdgeDefect(
+        name="a_bound_is_of_what_is_bought",
+        guard="A bound counts with the room of instances that are there, however dear",
+        file="dispatcher/explain/efficiency.py",
+        old="{type_.name for type_ in bought} | set(there)",
+        new="{type_.name for type_ in bought}",
+        test=f"{_TEST}::test_a_bound_is_the_dearest_type_that_it_may_go_to",
+    ),
+    EdgeDefect(
+        name="a_bound_is_of_the_cheapest",
+        guard="A bound counts with the dearest type that may be bought",
+        file="dispatcher/explain/efficiency.py",
+        old="max(costs) if min(costs) > 0",
+        new="min(costs) if min(costs) > 0",
+        test=f"{_TEST}::test_a_bound_is_the_dearest_type_that_it_may_go_to",
+    ),
+    EdgeDefect(
         name="a_bound_forgets_retries",
         guard="Each attempt that a container may have is bounded",
         file="dispatcher/service/estimates.py",

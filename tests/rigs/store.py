@@ -12,6 +12,7 @@ from longshore.dispatcher.domain.messages import (
     Change,
     DeleteLaunch,
     DropBill,
+    NoteListing,
     SaveAttempt,
     SaveBill,
     SaveContainer,
@@ -37,6 +38,7 @@ class RigStore:
         self.instances: dict[str, InstanceRecord] = {}
         self.intervals: dict[tuple[str, str, int], Interval] = {}
         self.bills: dict[str, InstanceBill] = {}
+        self.listed_ms = 0
 
     def recovered(self) -> Recovered:
         """Return what a restart finds."""
@@ -67,13 +69,14 @@ class RigStore:
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
             bills=tuple(self.bills.values()),
             intervals=tuple(i for i in self.intervals.values() if i.until_ms is None),
+            listed_ms=self.listed_ms,
         )
 
     def _with_attempts(self, container: Container) -> Container:
         tried = (a for a in self.attempts.values() if a.container_id == container.id)
         return replace(container, attempts=tuple(sorted(tried, key=lambda a: a.number)))
 
-    def take_in(self, change: Change) -> None:  # noqa: C901 - a table
+    def take_in(self, change: Change) -> None:  # noqa: C901, PLR0912 - a table
         """Commit one change."""
         match change:
             case AddContainer():
@@ -115,5 +118,7 @@ class RigStore:
                 self.bills[change.bill.instance_id] = change.bill
             case DropBill():
                 self.bills.pop(change.launch_id, None)
+            case NoteListing():
+                self.listed_ms = change.at_ms
             case _:
                 raise AssertionError(f"the engine does not write {change}")

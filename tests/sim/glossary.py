@@ -328,6 +328,8 @@ PROMISES: dict[str, str] = {
     "the ledger knows how an attempt ended": "its time is useful or lost as its outcome says",
     "the ledger has what the cloud bills": "where the cloud tells its times, the seconds and the "
     "money of the lines are those of its own record, without a difference",
+    "what a listing showed is known for good": "no more of an instance is uncertain than what "
+    "came after the last listing that showed it",
     "what the ledger does not know is uncertain": "where it does not, they differ by no more than "
     "is shown as uncertain",
 }

@@ -95,12 +95,14 @@ def check_bills(
     hosts: Mapping[str, Host],
     rule: BillingRule | None,
     *,
+    shown_at: Mapping[str, float],
     clock_is_steady: bool,
 ) -> None:
     """Expect of a run that is over that its lines are all that the cloud bills, to the second.
 
-    `rule` is how the cloud bills, None where it does not tell. What is not told is compared with
-    what was seen by a clock that is steady over restarts: another says nothing.
+    `rule` is how the cloud bills, None where it does not tell; `shown_at` is when each instance was
+    listed last, as far as what followed was written. What is not told is compared with what was
+    seen by a clock that is steady over restarts: another says nothing.
     """
     check_facts(store, clock_is_steady=clock_is_steady)
     intervals = _by_instance(store)
@@ -115,6 +117,8 @@ def check_bills(
             now_ms=0,
         )
         expect(bill.gone_ms is not None, "every instance is gone in the ledger", instance_id)
+        if clock_is_steady:
+            _expect_seen(bill, shown_at.get(instance_id, 0.0))
         if rule is not None and instance_id in hosts:
             _expect_billed(bill, lines, hosts[instance_id], rule, steady=clock_is_steady)
     for attempt in store.attempts.values():
@@ -180,6 +184,12 @@ def _expect_places(store: VirtualStore, places: list[Interval], *, steady: bool)
             expect(
                 booked == (owner.project, owner.user), "who works pays", each.holder, each.account
             )
+
+
+def _expect_seen(bill: InstanceBill, shown_at: float) -> None:
+    """Expect that no more is uncertain than what nobody could know: since a listing showed it."""
+    known = bill.seen_ms is None or bill.seen_ms >= round(shown_at * 1000)
+    expect(known, "what a listing showed is known for good", bill, shown_at)
 
 
 def _expect_billed(

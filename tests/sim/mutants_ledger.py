@@ -115,6 +115,24 @@ WRITTEN = (
         test="tests/unit/test_cost_launches.py"
         "::test_an_instance_whose_tags_are_listed_late_has_the_time_since_its_call",
     ),
+    Mutant(
+        name="listings are forgotten",
+        guard="what ends while no process runs was there at the last listing that showed it",
+        fault="crashes, and instances that end meanwhile",
+        where=f"{_IN}state.cost_recorder:_there_ms",
+        old="return max(bill.created_ms, shown_ms, *known, *begun)",
+        new="return max(bill.created_ms, *known, *begun)",
+        test=f"{_RECORDER}::test_what_ends_while_no_server_runs_was_there_at_the_last_listing",
+    ),
+    Mutant(
+        name="what is lacked was shown",
+        guard="a listing that lacks an instance does not say that it was there",
+        fault="crashes after an instance has ended",
+        where=f"{_IN}state.cost_recorder:CostRecorder._note_listing",
+        old="seen_ms = ms_of(heard_at) if heard_at else book.there_ms",
+        new="seen_ms = None",
+        test=f"{_RECORDER}::test_what_ends_while_no_server_runs_was_there_at_the_last_listing",
+    ),
 )
 RECKONED = (
     Mutant(
@@ -135,12 +153,21 @@ RECKONED = (
         new="return billed_ms",
     ),
     Mutant(
+        name="doubts below the minimum",
+        guard="what is uncertain is by how much the cloud's rule may bill more or less",
+        fault="clouds that tell nothing, and bill a minimum",
+        where=f"{_IN}cost.spans:billed_span",
+        old="_whole_ms(bill, longest_ms), _whole_ms(bill, shortest_ms)",
+        new="longest_ms, shortest_ms",
+        test=f"{_RULES}::test_what_is_uncertain_is_reckoned_by_the_rule_too",
+    ),
+    Mutant(
         name="until anybody noticed",
         guard="what is not known of an end is uncertain, and never now",
         fault="clouds that tell nothing",
         where=f"{_IN}cost.spans:_ends",
-        old="return until_ms, bill.gone_ms - min(seen_ms, until_ms)",
-        new="return bill.gone_ms, 0",
+        old="earliest_ms = min(seen_ms, until_ms)",
+        new="until_ms = earliest_ms = bill.gone_ms",
         test=f"{_RULES}::test_what_is_booked_is_what_the_cloud_tells_else_the_likelier",
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from longshore.dispatcher.scheduler.placement.fleet import SlotKind
-from longshore.drivers.interface import Existence
+from longshore.drivers.interface import CLUSTER_TAG, Existence
 from longshore.pool.messages import (
     AttemptExited,
     Destroyed,
@@ -66,6 +66,8 @@ class Presence:
         self._truth = truth
         self._hosts = hosts
         self._sights: dict[str, _Sight] = {}
+        # What the last process had not written is lost.
+        truth.shown_at = dict(truth.surely_shown_at)
 
     def heard(self, event: PoolEvent) -> None:
         """Look at an event before the engine gets it."""
@@ -87,12 +89,23 @@ class Presence:
 
     def _on_listed(self, event: Listed) -> None:
         present = {seen.id for seen in event.instances}
+        self._note_shown(event)
         for worker_id, sight in self._sights.items():
             if worker_id in present:
                 sight.shown_at = max(sight.shown_at or 0.0, event.began_at)
                 sight.lacking.clear()
             elif event.began_at > max(sight.heard_at, sight.shown_at or 0.0):
                 sight.lacking.append(event.began_at)
+
+    def _note_shown(self, event: Listed) -> None:
+        """Note whom a listing shows that the pool takes in, for what is made of it in the end."""
+        if event.op_id != self._pool.listing_op:
+            return
+        if self._truth.store.caught_up:
+            self._truth.surely_shown_at = dict(self._truth.shown_at)
+        for seen in event.instances:
+            if dict(seen.tags).get(CLUSTER_TAG) == self._pool.cluster:
+                self._truth.shown_at[seen.id] = event.began_at
 
     def _on_destroy(self, event: Destroyed | DestroyFailed) -> None:
         sight = self._sights.get(event.instance_id)

@@ -18,6 +18,7 @@ from longshore.dispatcher.domain.messages import (
     InsertContainers,
     InsertJob,
     NoteJobLaunch,
+    NoteListing,
     RequestCancel,
     RequestJobCancel,
     RequestJobHold,
@@ -63,6 +64,7 @@ class VirtualStore:
         self.instances: dict[str, InstanceRecord] = {}
         self.intervals: dict[tuple[str, str, int], Interval] = {}
         self.bills: dict[str, InstanceBill] = {}
+        self.listed_ms = 0
         self._timeline = timeline
         self._dice = dice
         self._watch = watch
@@ -202,6 +204,8 @@ class VirtualStore:
                 self.bills[change.bill.instance_id] = change.bill
             case DropBill():
                 self.bills.pop(change.launch_id, None)
+            case NoteListing():
+                self.listed_ms = change.at_ms
             case _:
                 self._commit_of_job(change)
 
@@ -261,6 +265,7 @@ class VirtualStore:
             instances=tuple(i for i in self.instances.values() if i.gone_at is None),
             bills=tuple(self.bills.values()),
             intervals=tuple(i for i in self.intervals.values() if i.until_ms is None),
+            listed_ms=self.listed_ms,
         )
 
     def _with_attempts(self, container: Container) -> Container:

@@ -69,6 +69,10 @@ class Truth:
         self.dispatchers = 0
         self._swallowed: dict[str, Counter[str]] = {}
         self._most_at_once: dict[str, int] = {}
+        #: When the latest listing began that the dispatcher took in and that shows an instance, and
+        #: the latest of which all is written that follows; on the dispatcher's clock.
+        self.shown_at: dict[str, float] = {}
+        self.surely_shown_at: dict[str, float] = {}
 
     def came_forward(self, now: float) -> None:
         """Note that something was brought about."""

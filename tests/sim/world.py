@@ -368,7 +368,11 @@ class World:
         cloud = self.options.cloud
         rule = cloud.billing.rule() if cloud.tells_billing else None
         ledger_conduct.check_bills(
-            self.store, self.hosts, rule, clock_is_steady=self._clock_is_steady
+            self.store,
+            self.hosts,
+            rule,
+            shown_at=self.truth.surely_shown_at,
+            clock_is_steady=self._clock_is_steady,
         )
         return Outcome(
             busy_s=self.truth.busy_s,

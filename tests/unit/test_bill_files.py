@@ -174,6 +174,8 @@ FOCUS_CASES: list[tuple[dict[str, str], ChargeKind, str | None]] = [
     ({"ServiceCategory": "Databases"}, ChargeKind.OTHER, "1800"),
     ({"ServiceSubcategory": "Support", "ServiceCategory": "Other"}, ChargeKind.SUPPORT, "1800"),
     ({"CommitmentDiscountStatus": "Unused"}, ChargeKind.COMMITMENT, "1800"),
+    ({"x_State": "unused"}, ChargeKind.COMMITMENT, "1800"),
+    ({"x_State": "work"}, ChargeKind.INSTANCE, "1800"),
     ({"ChargeCategory": "Purchase"}, ChargeKind.COMMITMENT, "1800"),
     ({"ChargeCategory": "Tax", "PricingQuantity": ""}, ChargeKind.TAX, None),
     ({"ChargeCategory": "Credit"}, ChargeKind.CREDIT, "1800"),

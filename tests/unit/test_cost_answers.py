@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from longshore.dispatcher.cli import times
 from longshore.dispatcher.cli.commands.main import main
 from tests.api_server import Client, connected
 from tests.cli_server import cli_server
@@ -110,6 +111,9 @@ async def test_all_pages_are_up_to_the_time_of_the_first(when: str) -> None:
         ("by=projekt", "by", 'did you mean \\"project\\"?'),
         ("by=label:team", "by", "an admin names it in cost.labels"),
         ("by=user,job,type,zone,state", "by", "names 5, and 4 are the most"),
+        ("by=user,job,user", "by", 'names \\"user\\" 2 times: name it once'),
+        ("by=projekt,projekt", "by", "2 times: name it once"),
+        ("by=projekt,projekt", "by", 'did you mean \\"project\\"?'),
         ("tz=Mars", "tz", "is no time zone"),
         ("from=2026-10-02&to=2026-10-01", "to", "must be after from"),
         ("step=hour&from=2001&to=2020-01-01", "from", "is no day, month or time"),
@@ -125,6 +129,27 @@ async def test_what_is_wrong_with_a_question_is_told(query: str, path: str, said
         assert answer.status == 400, text
         assert said in text
         assert f'"{path}"' in text
+
+
+def test_the_command_shows_what_is_wrong_with_a_question(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with cli_server(rig=ApiRig()) as server:
+        monkeypatch.setenv("LONGSHORE_URL", server.url)
+        assert main(["cost", "--by", "user,user"]) != 0
+    assert "2 times: name it once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        ("Europe/Berlin", "2026-10-25T00:00:00+02:00"),
+        ("UTC", "2026-10-24T22:00:00Z"),
+        ("no such zone here", "2026-10-24T22:00:00Z"),
+    ],
+)
+def test_a_step_is_headed_in_the_zone_that_was_asked_for(zone: str, said: str) -> None:
+    assert times.moment_in("2026-10-24T22:00:00Z", zone) == said
 
 
 def test_the_command_shows_a_table_with_a_total(

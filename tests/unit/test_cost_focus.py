@@ -131,6 +131,13 @@ def test_what_is_prepaid_and_not_run_is_about_no_resource() -> None:
     assert report.messages() == []
 
 
+def test_an_instance_that_only_a_bill_has_is_of_an_unknown_type() -> None:
+    only = replace(WORK, type_name="", provider_type="", cause="correction: only in the bill")
+    [row] = told([only], FocusVersion.V1_4)
+    assert (row["SkuId"], row["ChargeDescription"]) == ("unknown", "correction: only in the bill")
+    assert row["SkuPriceDetails"] == '{"InstanceType":"unknown"}'
+
+
 def test_the_month_of_each_line_is_its_own() -> None:
     lines = [replace(WORK, hour=hour) for hour in (MONTH.start - 1, MONTH.start, MONTH.stop)]
     starts = [row["BillingPeriodStart"][:7] for row in told(lines, FocusVersion.V1_4)]

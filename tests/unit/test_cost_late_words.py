@@ -135,7 +135,7 @@ def test_a_late_word_is_taken_in_of_however_many_that_are_gone() -> None:
     rig, id_ = seen_late(0)
     costs = rig.engine.costs
     gone = [replace(BILL, instance_id=f"i-{n:05}", gone_ms=T0 * H) for n in range(MOST_ENDED + 1)]
-    costs.restore((replace(each, final=False) for each in gone), ())
+    costs.restore((replace(each, final=False) for each in gone), (), listed_ms=0)
     costs.gone(id_, seen_at=rig.now, now=rig.now)
     told = Billed(billed_until=T0 * 3600.0)
     assert all(costs.billed(each.instance_id, told, final=True) for each in gone)

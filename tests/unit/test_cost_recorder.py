@@ -6,6 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
+import pytest
+
 from longshore.dispatcher.cost.prices import PriceBook
 from longshore.dispatcher.cost.tiling import lines_of
 from longshore.dispatcher.domain.containers import Container
@@ -151,6 +153,52 @@ def test_a_process_that_never_heard_of_an_instance_has_not_seen_it() -> None:
     assert bill.seen_ms <= empty.from_ms
     uncertain_ms = sum(line.uncertain_ms for line in lines(rig))
     assert uncertain_ms >= 3_000_000, "it may have ended at any time since"
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_what_ends_while_no_server_runs_was_there_at_the_last_listing(starts: int) -> None:
+    """An attempt of ten hours ended its billing at its own beginning, from booked hours too."""
+    rig = Rig(make_type(1), pool=PoolSettings(gone_after_s=60))
+    rig.submit(make_container(1))
+    rig.advance(36_000)
+    worked_until = rig.now
+    del rig.cloud["i-001"]
+    rig.now += 3000
+    for _ in range(starts):
+        rig.crash()
+        rig.advance(20)
+    rig.advance(2000)
+    bill = rig.bills["i-001"]
+    assert bill.gone_ms is not None
+    assert bill.seen_ms is not None
+    known_s = worked_until - bill.seen_ms / 1000
+    assert 0 <= known_s <= rig.pool_settings.sync_interval_s + 1
+    work = sum(line.quantity_ms for line in lines(rig) if line.state is BilledState.WORK)
+    assert work >= 35_900_000, "ten hours of work are there"
+    uncertain_ms = sum(line.uncertain_ms for line in lines(rig))
+    assert 3_000_000 <= uncertain_ms <= 5_200_000
+
+
+def test_what_listings_lack_is_known_until_it_was_heard_of_and_forgotten_once_it_is_back() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(gone_after_s=6000, idle_timeout_s=100_000))
+    rig.submit(make_container(1))
+    rig.advance(100)
+    shown = rig.bills["i-001"]
+    assert shown.seen_ms is None
+    assert rig.listed_ms > 1_000_000
+    hidden = rig.cloud.pop("i-001")
+    rig.crash()
+    lacked = rig.bills["i-001"].seen_ms
+    assert lacked is not None
+    rig.cloud["i-001"] = hidden
+    rig.advance(15)
+    assert rig.bills["i-001"].seen_ms is None
+
+
+def test_without_an_instance_no_listing_is_written() -> None:
+    rig = Rig(make_type(1))
+    rig.advance(1000)
+    assert rig.listed_ms == 0
 
 
 def test_an_instance_that_never_was_of_use_is_caused_by_whom_it_was_bought_for() -> None:

@@ -60,16 +60,16 @@ def bill(**changes: object) -> InstanceBill:
         ({"rule": replace(RULE, starts=BillingStart.REQUESTED)}, (1_000, 500_000, 0, 0, 0)),
         (
             {"unwanted_ms": 90_000, "seen_ms": 91_000, "gone_ms": 99_000},
-            (31_000, 90_000, 30_000, 9_000, 1_000),
+            (31_000, 90_000, 30_000, 8_000, 1_000),
         ),
-        ({"seen_ms": 80_000, "gone_ms": 99_000}, (31_000, 80_000, 30_000, 19_000, 11_000)),
+        ({"seen_ms": 80_000, "gone_ms": 99_000}, (31_000, 80_000, 30_000, 8_000, 11_000)),
         (
             {
                 "rule": replace(RULE, ends=BillingEnd.TERMINATED),
                 "seen_ms": 80_000,
                 "gone_ms": 99_000,
             },
-            (31_000, 99_000, 30_000, 19_000, 0),
+            (31_000, 99_000, 30_000, 8_000, 0),
         ),
         (
             {"billed": Billed(billed_from=40.0, billed_until=161.2), "gone_ms": 200_000},
@@ -98,6 +98,36 @@ def test_what_is_booked_is_what_the_cloud_tells_else_the_likelier(
         )
     )
     assert told == span
+
+
+@pytest.mark.parametrize(
+    ("lasted_ms", "later_ms", "uncertain_ms"),
+    [
+        (61_850, 0, 0),
+        (20_000, 0, 0),
+        (20_000, 39_000, 0),
+        (20_000, 42_000, 2_000),
+        (60_000, 1, 1_000),
+        (60_500, 400, 0),
+        (70_000, 5_000, 5_000),
+    ],
+)
+def test_what_is_uncertain_is_reckoned_by_the_rule_too(
+    lasted_ms: int, later_ms: int, uncertain_ms: int
+) -> None:
+    """An instance of 62 s with a minimum of a minute had 35 s uncertain, of which 2 could be."""
+    began_ms = 31_000
+    seen_ms = began_ms + lasted_ms
+    changes: dict[str, object] = {"seen_ms": seen_ms, "gone_ms": seen_ms + later_ms}
+    found = billed_span(bill(created_ms=began_ms, **changes), now_ms=500_000)
+    assert found is not None
+    assert (found.from_slack_ms, found.until_slack_ms) == (0, uncertain_ms)
+    later = billed_span(bill(created_ms=began_ms - later_ms, **changes), now_ms=500_000)
+    assert later is not None
+    both_ms = later.from_slack_ms + later.until_slack_ms
+    most_ms = max(60_000, -(-(lasted_ms + 2 * later_ms) // 1000) * 1000)
+    least_ms = max(60_000, -(-lasted_ms // 1000) * 1000)
+    assert both_ms == most_ms - least_ms
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ OTHERS = (
         "dispatcher/state/decisions.py",
         "dispatcher/state/tally.py",
     ),
+    "dispatcher/explain/efficiency.py",
     # What a panel of money asks.
     "tools/grafana/",
 )

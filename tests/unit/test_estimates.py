@@ -27,13 +27,16 @@ from longshore.dispatcher.cost.estimate import (
     quantile,
     span_in_words,
 )
-from longshore.dispatcher.domain.containers import Container, ContainerState
+from longshore.dispatcher.domain.containers import Container, ContainerState, Placement
 from longshore.dispatcher.domain.ledger import Account, BilledState, Interval, ms_of
 from longshore.dispatcher.domain.messages import SaveContainer, SaveInterval
+from longshore.dispatcher.explain.efficiency import Market, dearest_usd_per_hour_of
 from longshore.dispatcher.store import past_runs
 from longshore.dispatcher.store.store import Store
+from longshore.drivers.interface import InstanceType
 from tests.api_server import Client, connected
 from tests.rigs.api import EPOCH
+from tests.samples import make_container, make_type
 from tests.store_values import SPEC, container, insert, insert_job, job, new_store, task, url_in
 
 DAY_S = 86_400.0
@@ -256,6 +259,38 @@ def test_the_history_is_found_by_an_index(store: Store, tmp_path: Path) -> None:
     by_index = "SEARCH ledger_intervals USING INDEX ledger_intervals_by_work"
     assert any(step.startswith(by_index) for step in plan), plan
     assert not any("SCAN ledger_intervals" in step or "SCAN containers" in step for step in plan)
+
+
+# ---- what bounds it ------------------------------------------------------------------------------
+
+CHEAP = make_type(2, name="cheap", price="0.10")
+NEAR = make_type(2, name="near", price="0.14")
+DEAR = make_type(2, name="dear", price="0.90")
+FREE = make_type(2, name="own", price="0")
+TINY = make_type(1, name="tiny", price="9")
+
+
+@pytest.mark.parametrize(
+    ("types", "there", "usd"),
+    [
+        ((CHEAP,), (), "0.10"),
+        ((CHEAP, NEAR, DEAR), (), "0.14"),
+        ((CHEAP, NEAR, replace(DEAR, prepaid=1)), (), "0.90"),
+        ((CHEAP, NEAR, DEAR), ("dear",), "0.90"),
+        ((CHEAP, TINY), ("tiny",), "0.10"),
+        ((DEAR, FREE), (), "0"),
+        ((CHEAP, FREE), ("cheap",), "0"),
+        ((TINY,), (), None),
+    ],
+)
+def test_a_bound_is_the_dearest_type_that_it_may_go_to(
+    types: tuple[InstanceType, ...], there: tuple[str, ...], usd: str | None
+) -> None:
+    as_new = {each.name: each for each in types}
+    market = Market(types=types, as_new=as_new, placement=Placement.EXCLUSIVE)
+    spec = make_container(1, cpus=2).spec
+    found = dearest_usd_per_hour_of(spec, market, there=there, max_price_factor=1.5)
+    assert found == (None if usd is None else Decimal(usd))
 
 
 # ---- as it is answered ---------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from longshore.dispatcher.domain.messages import (
     Change,
     CloseMonth,
     InsertContainers,
+    NoteListing,
     SaveBill,
     SaveBookedHour,
     SaveContainer,
@@ -167,6 +168,16 @@ def test_an_hour_is_booked_once_it_is_over_and_sums_are_what_the_lines_are(tmp_p
         assert str(in_dollars(grains).normalize()) == "0.25"
         work = [t.quantity_ms for g, t in day.items() if g.state is BilledState.WORK]
         assert sum(work) == 2 * H // 3
+
+
+def test_a_restart_knows_when_the_latest_listing_began(tmp_path: Path) -> None:
+    with store_in(tmp_path) as store:
+        assert store.recover().listed_ms == 0
+        store.write([NoteListing(at_ms=T0 * H)]).result(30)
+        store.write([NoteListing(at_ms=T0 * H + 5), SaveBill(bill=bill(seen_ms=7))]).result(30)
+        recovered = store.recover()
+        assert recovered.listed_ms == T0 * H + 5
+        assert [each.seen_ms for each in recovered.bills] == [7]
 
 
 def test_rollups_are_made_again_from_the_facts_to_the_byte(tmp_path: Path) -> None:

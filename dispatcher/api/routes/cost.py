@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from collections import Counter
 
 import msgspec
 from aiohttp import web
@@ -116,8 +117,14 @@ class CostRoutes:
 
     def _dimensions(self, text: str) -> tuple[str, ...]:
         """Return the dimensions that are asked for; raises `InvalidRequest`."""
-        names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        given = Counter(name.strip() for name in text.split(",") if name.strip())
+        names = tuple(given)
         problems = [("by", wrong) for name in names if (wrong := self._wrong_with(name))]
+        problems += [
+            ("by", f"names {quoted(name)} {times} times: name it once")
+            for name, times in given.items()
+            if times > 1
+        ]
         if len(names) > BY_MOST:
             problems.append(("by", f"names {len(names)}, and {BY_MOST} are the most"))
         if problems:

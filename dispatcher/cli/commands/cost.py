@@ -96,7 +96,7 @@ def _print(answer: CostAnswer, *, by: tuple[str, ...], stepped: bool, more: int 
     counted = any(item.succeeded is not msgspec.UNSET for item in answer.items)
     rows = [
         (
-            *((times.moment(item.since),) if stepped else ()),
+            *((times.moment_in(item.since, answer.time_zone),) if stepped else ()),
             *item.by.values(),
             *_amounts(item.amounts),
             *(_successes(item) if counted else ()),
