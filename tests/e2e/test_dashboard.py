@@ -144,19 +144,20 @@ def test_a_job_is_drawn_as_it_goes_on(server: DispatcherProcess, browser: Browse
 def test_who_logs_in_sees_their_own_work_as_it_happens(
     server: DispatcherProcess, browser: Browser
 ) -> None:
-    ann, eve = token(server), token(server, user="eve", projects=["q"])
+    zoe = token(server, user="zoe", projects=["z"])
+    eve = token(server, user="eve", projects=["q"])
     submitted(server, eve, name="of-eve", project="q")
     with visit(browser, server.url) as seen:
         seen.shows("Token")
-        seen.login(ann)
+        seen.login(zoe)
         seen.open("containers")
         seen.shows("No container is like this")
-        submitted(server, ann, name="of-ann")
-        seen.shows("of-ann")
+        submitted(server, zoe, name="of-zoe", project="z")
+        seen.shows("of-zoe")
         seen.shows("succeeded")
         assert "of-eve" not in seen.text()
         seen.page.reload()
-        seen.shows("of-ann")
+        seen.shows("of-zoe")
         seen.page.get_by_role("button", name="Log out").click()
         seen.shows("Token")
         assert seen.page.context.cookies() == []
