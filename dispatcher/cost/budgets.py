@@ -256,6 +256,7 @@ def _signals(
 
 
 def _steps_to_tell(budget: CostBudget, use: BudgetUse, known: BudgetMemory) -> Sequence[int]:
+    """Return the steps that are reached and were not told yet, in order."""
     untold = [each for each in budget.warn if each not in known.steps_told]
     return [each for each in untold if _is_reached(each, budget, use)]
 

@@ -48,6 +48,8 @@ from longshore.pool.tags import is_stand_in
 
 DAEMON: Final = "daemon"
 LEAK: Final = "leak"
+NOTE_EACH_MS: Final = 5_000
+"""How often it is written what listings show: while instances end they come in quick succession."""
 MOST_ENDED: Final = LATEST_BILLS
 """How many instances that are gone and whose bill is final are remembered, should one come back."""
 
@@ -143,8 +145,8 @@ class CostRecorder:
         self._unbilled: dict[str, InstanceBill] = {}
         self._ended: dict[str, InstanceBill] = {}
         self._unsettled: dict[str, Interval] = {}
-        #: When the latest complete listing began that is written, or need not be.
-        self._listed_ms = 0
+        #: When the latest complete listing began that was looked at, and that is written.
+        self._looked_ms = self._listed_ms = 0
 
     def restore(
         self, bills: Iterable[InstanceBill], intervals: Iterable[Interval], *, listed_ms: int
@@ -288,9 +290,9 @@ class CostRecorder:
     def _note_listing(self, changes: list[Change]) -> None:
         """Write what a complete listing says that has come since: who was there when it began."""
         listed_at = self._pool.listed_at
-        if ms_of(listed_at) == self._listed_ms:
+        if ms_of(listed_at) == self._looked_ms:
             return
-        self._listed_ms = ms_of(listed_at)
+        self._looked_ms = ms_of(listed_at)
         for worker_id, book in sorted(self._books.items()):
             worker = self._pool.workers.get(worker_id)
             if worker is None:
@@ -302,7 +304,8 @@ class CostRecorder:
             if seen_ms != book.bill.seen_ms:
                 book.bill = replace(book.bill, seen_ms=seen_ms)
                 changes.append(SaveBill(bill=book.bill))
-        if self._books:
+        if self._books and abs(self._looked_ms - self._listed_ms) >= NOTE_EACH_MS:
+            self._listed_ms = self._looked_ms
             changes.append(NoteListing(at_ms=self._listed_ms))
 
     # ---- one worker ----------------------------------------------------------------------------

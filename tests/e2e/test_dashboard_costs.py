@@ -230,7 +230,7 @@ def test_a_payer_sees_whether_it_is_on_track_and_why_not(
     wait_for(lambda: server.call("GET", "/v1/budgets", **shown(ada))["items"], "budgets are known")
     with visit(browser, server.url) as seen:
         seen.login(ada)
-        seen.page.get_by_role("link", name="Costs").click()
+        seen.page.get_by_role("link", name="Costs", exact=True).click()
         whole, told_of = cost(server, ada), server.call("GET", "/v1/cost/forecast", **shown(ada))
         track = panel_of(seen, "Are we on track?")
         assert "Not on track: speech is spent." in track.text()

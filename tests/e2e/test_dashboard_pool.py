@@ -26,6 +26,8 @@ CONFIG: dict[str, Any] = {
     "scheduler": {"max_instances": 50, "max_hourly_spend": 9},
 }
 
+WORK = "Everybody's work"
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -91,8 +93,8 @@ def test_the_first_page_tells_an_admin_what_waits_what_is_wrong_and_what_it_cost
 ) -> None:
     with visit(browser, server.url) as seen:
         seen.login(admin(server))
-        seen.until(lambda: "2\nwaiting" in panel(seen, "Work"), "two wait")
-        seen.until(lambda: "1\nrunning" in panel(seen, "Work"), "one runs")
+        seen.until(lambda: "2\nwaiting" in panel(seen, WORK), "two wait")
+        seen.until(lambda: "1\nrunning" in panel(seen, WORK), "one runs")
         seen.shows("nobody knows when")
         seen.until(
             lambda: "quota of 1 instance" in panel(seen, "What is wrong, and what to turn"),
@@ -109,9 +111,9 @@ def test_the_first_page_tells_an_admin_what_waits_what_is_wrong_and_what_it_cost
 def test_the_first_page_is_kept_up_to_date(server: DispatcherProcess, browser: Browser) -> None:
     with visit(browser, server.url) as seen:
         seen.login(admin(server))
-        seen.until(lambda: "2\nwaiting" in panel(seen, "Work"), "two wait")
+        seen.until(lambda: "2\nwaiting" in panel(seen, WORK), "two wait")
         late = submitted(server, name="late", command=["true"], cpus=4, priority=1)
-        seen.until(lambda: "3\nwaiting" in panel(seen, "Work"), "three wait")
+        seen.until(lambda: "3\nwaiting" in panel(seen, WORK), "three wait")
         local(server, "POST", f"/v1/containers/{late}/cancel", {})
 
 

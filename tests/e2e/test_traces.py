@@ -58,6 +58,8 @@ def test_traces_arrive_once_over_a_crash(tmp_path: Path) -> None:
             collector.statuses = [503] * 10_000
             second = server.submit("false")
             server.wait_final(second)
+            # Lines are written by a thread of their own: a killed server may not get to it.
+            wait_for(lambda: "container failed" in "".join(server.log_lines()), "it is logged")
             server.kill()
             collector.statuses = []
             server.start()

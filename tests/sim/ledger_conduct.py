@@ -22,6 +22,7 @@ from longshore.dispatcher.domain.ledger import (
     launch_id,
     ms_of,
 )
+from longshore.dispatcher.state.cost_recorder import NOTE_EACH_MS
 from longshore.drivers.billing import BillingRule
 from tests.sim.bill import billed_ms, billed_usd, life_of
 from tests.sim.hosts import Host
@@ -187,8 +188,11 @@ def _expect_places(store: VirtualStore, places: list[Interval], *, steady: bool)
 
 
 def _expect_seen(bill: InstanceBill, shown_at: float) -> None:
-    """Expect that no more is uncertain than what nobody could know: since a listing showed it."""
-    known = bill.seen_ms is None or bill.seen_ms >= round(shown_at * 1000)
+    """Expect that no more is uncertain than what nobody could know: since a listing showed it.
+
+    Or since one a little before, as not each of a quick succession is written.
+    """
+    known = bill.seen_ms is None or bill.seen_ms >= round(shown_at * 1000) - NOTE_EACH_MS
     expect(known, "what a listing showed is known for good", bill, shown_at)
 
 

@@ -328,7 +328,7 @@ ENDINGS = (
         name="the dead wait in the queue",
         guard="what has ended waits no more",
         fault="a cancel",
-        where="longshore.dispatcher.state.containers:ContainerTable.finish",
+        where="longshore.dispatcher.state.containers:ContainerTable._dequeue",
         old="self.queue.discard(container.id)",
         new="",
     ),

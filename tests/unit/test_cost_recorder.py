@@ -19,8 +19,8 @@ from longshore.dispatcher.domain.ledger import (
     CostOutcome,
     Interval,
 )
-from longshore.dispatcher.domain.messages import BehaviorRequested
-from longshore.dispatcher.state.cost_recorder import DAEMON
+from longshore.dispatcher.domain.messages import BehaviorRequested, NoteListing
+from longshore.dispatcher.state.cost_recorder import DAEMON, NOTE_EACH_MS
 from longshore.drivers.interface import Resources
 from longshore.pool.messages import Probe
 from longshore.pool.model import BehaviorNote, IdleBehavior, PoolSettings
@@ -209,3 +209,17 @@ def test_an_instance_that_never_was_of_use_is_caused_by_whom_it_was_bought_for()
     booked = [line for line in lines(rig) if line.quantity_ms]
     assert {line.outcome for line in booked} <= {CostOutcome.FAILED_BOOT}
     assert {line.account.user for line in booked} == {make_container(1).user}
+
+
+def test_of_listings_in_quick_succession_few_are_written() -> None:
+    """A cloud is listed again and again while instances end: the store has other things to do."""
+    rig = Rig(make_type(1), pool=PoolSettings(idle_timeout_s=100_000))
+    rig.submit(make_container(1))
+    rig.advance(100)
+    written = rig.listed_ms
+    (worker,) = rig.engine.pool.workers.values()
+    at = rig.engine.pool.listed_at + (NOTE_EACH_MS - 1) / 1000
+    rig.engine.pool.listed_at = worker.cloud.listed_at = at
+    assert rig.engine.costs.record(rig.now) == []
+    rig.engine.pool.listed_at = worker.cloud.listed_at = at + 0.001
+    assert rig.engine.costs.record(rig.now) == [NoteListing(at_ms=written + NOTE_EACH_MS)]

@@ -88,6 +88,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
     made.lines = configure_log()
+    structlog.configure(cache_logger_on_first_use=False)  # else loggers keep it for other tests
     yield made
     made.lines.close()
     structlog.configure(**before)
@@ -162,6 +163,7 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[dict[st
     made = io.StringIO()
     monkeypatch.setattr(sys, "stderr", made)
     lines = configure_log()
+    structlog.configure(cache_logger_on_first_use=False)  # as above
 
     def read() -> list[dict[str, Any]]:
         assert lines.flush(60)

@@ -3,7 +3,7 @@
 import type { Answers } from "../api";
 import { useAnswer } from "../parts/answers";
 import { type Budget, courseOf, Meter } from "../parts/budget";
-import { localTime, percent, usd } from "../parts/format";
+import { localTime, percent, plural, usd } from "../parts/format";
 import { dayOf, hourMs, largest, type Ledger, monthsLater, rowsLink, sameTimeLastMonth, type Span, sumsBy, useLedger } from "../parts/ledger";
 import { Figure, Panel, Shown } from "../parts/panel";
 import { link } from "../router";
@@ -13,6 +13,7 @@ type Budgets = Answers["BudgetsAnswer"];
 type Forecast = Answers["CostForecastAnswer"];
 
 const EACH_S = 60;
+const BUDGETS_SHOWN = 3;
 const TZ = "UTC";
 const COURSES = ["stopped", "over", "likely over", "may be over", "unknown", "on track"] as const;
 const BY_PROJECT = { by: "project" };
@@ -41,7 +42,7 @@ export function Spending() {
       {budgets.answer.value && <Nearest items={budgets.answer.value.items} />}
       <p class="note">
         {now.answer.value && `In US dollars, ${month} of ${TZ}, as of ${localTime(now.answer.value.as_of)}. `}
-        {forecast.answer.value && `At its end between ${usd(Number(forecast.answer.value.forecast.p10))} and ${usd(Number(forecast.answer.value.forecast.p90))} in three of four months. `}
+        {forecast.answer.value && `At its end between ${usd(Number(forecast.answer.value.forecast.p10))} and ${usd(Number(forecast.answer.value.forecast.p90))}, with a chance of three in four. `}
         <a href={link(["costs"])}>All costs</a>
       </p>
     </Panel>
@@ -58,20 +59,25 @@ function changeText(now: Ledger, before: Ledger): string {
   return `Biggest change: ${who}, ${usd(most[1])} ${(changes.get(most[0]) ?? 0) > 0 ? "more" : "less"} than last month by this time.`;
 }
 
-/** The budget that is worst off, or else nearest to its limit. */
+/** The budgets that are worst off, or else nearest to their limits. */
 function Nearest({ items }: { items: readonly Budget[] }) {
-  const [worst] = [...items].sort(
-    (one, other) => COURSES.indexOf(courseOf(one)) - COURSES.indexOf(courseOf(other)) || shareOf(other) - shareOf(one) || one.name.localeCompare(other.name),
-  );
-  if (!worst) return null;
-  const whose = [worst.scope, worst.whose].filter(Boolean).join(" ");
+  const shown = [...items]
+    .sort(
+      (one, other) => COURSES.indexOf(courseOf(one)) - COURSES.indexOf(courseOf(other)) || shareOf(other) - shareOf(one) || one.name.localeCompare(other.name),
+    )
+    .slice(0, BUDGETS_SHOWN);
   return (
     <>
-      <Meter budget={worst} />
-      <p class="note">
-        Budget {worst.name} ({whose}, {worst.period}): {usd(Number(worst.spent))} of {usd(Number(worst.limit))} spent ({percent(shareOf(worst))}), as of{" "}
-        {localTime(worst.as_of)}. {worst.message}
-      </p>
+      {shown.map((each) => (
+        <div key={each.name}>
+          <p class="note">
+            Budget {each.name} ({[each.scope, each.whose].filter(Boolean).join(" ")}, {each.period}): {usd(Number(each.spent))} of{" "}
+            {usd(Number(each.limit))} spent ({percent(shareOf(each))}). {each.message}
+          </p>
+          <Meter budget={each} />
+        </div>
+      ))}
+      {items.length > shown.length && <p class="note"><a href={link(["costs"])}>{plural(items.length - shown.length, "more budget")}</a></p>}
     </>
   );
 }

@@ -21,7 +21,7 @@ export function Work() {
   const asked = useAnswer<Told>("v1/overview", {}, { eachS: OVERVIEW_EACH_S });
   const who = caller.value;
   return (
-    <Panel title={isAdmin() ? "Work" : "Work in your projects"}>
+    <Panel title={isAdmin() ? "Everybody's work" : "Work in your projects"}>
       <Shown asked={asked}>{(told) => <Numbers told={told} />}</Shown>
       {who && !isAdmin() && (
         <p class="note"><a href={link(["containers"], { user: who.user })}>Only what {who.user} submitted</a></p>
@@ -36,8 +36,8 @@ function Numbers({ told }: { told: Told }) {
   return (
     <>
       <div class="figures">
-        <Figure value={count(waiting)} of="waiting" href={link(["containers"], { order: "queue" })} />
-        <Figure value={count(told.containers.running)} of="running" href={link(["containers"], { state: "running" })} />
+        <Figure value={count(waiting)} of="waiting now" href={link(["containers"], { order: "queue" })} />
+        <Figure value={count(told.containers.running)} of="running now" href={link(["containers"], { state: "running" })} />
         <Figure value={count(ended.succeeded)} of="succeeded" tone={ended.succeeded ? "good" : undefined} href={link(["containers"], { state: "succeeded" })} />
         <Figure value={count(ended.failed)} of="failed" tone={ended.failed ? "bad" : undefined} href={link(["containers"], { state: "failed" })} />
         {ended.cancelled > 0 && <Figure value={count(ended.cancelled)} of="cancelled" href={link(["containers"], { state: "cancelled" })} />}
@@ -57,8 +57,8 @@ function Numbers({ told }: { told: Told }) {
 /** Return of which time those are that ended. */
 function endedWhen(since: string | null): string {
   const began = seconds(since);
-  if (began === null || nowS.value - began >= DAY_S - 60) return "Succeeded, failed and cancelled: in the last 24 hours.";
-  return `Succeeded, failed and cancelled: in the last ${duration(nowS.value - began)}, since the server began.`;
+  if (began === null || nowS.value - began >= DAY_S - 60) return "Those that ended: in the last 24 hours.";
+  return `Those that ended: since the server began, ${duration(nowS.value - began)} ago.`;
 }
 
 function Reasons({ groups }: { groups: readonly Group[] }) {
