@@ -48,8 +48,11 @@ settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "desk"))
 
-FIRST = ("tests/edges/", "tests/sim/test_chaos.py")
-"""What has the longest tests: planted defects, each with a run of its own, and bad days."""
+FIRST = (
+    *("tests/edges/", "tests/sim/test_chaos.py", "tests/e2e/test_dashboard"),
+    *("tests/e2e/test_cost_pages.py", "tests/e2e/test_live_prices.py"),
+)
+"""What has the longest tests: planted defects, each with a run of its own, bad days, browsers."""
 
 RequireTool = Callable[[str, str], str]
 
