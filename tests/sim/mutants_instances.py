@@ -60,6 +60,7 @@ INSTANCES_MUTANTS: tuple[Mutant, ...] = (
         where="longshore.pool.shutdown_decision:_once_released",
         old="+ settings.probe_timeout_s",
         new="+ 1e9",
+        test="tests/unit/test_shutdown_decision.py::test_what_becomes_of_an_instance",
     ),
     Mutant(
         name="drain does not wait",

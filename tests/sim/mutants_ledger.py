@@ -131,7 +131,8 @@ WRITTEN = (
         where=f"{_IN}state.cost_recorder:CostRecorder._note_listing",
         old="seen_ms = ms_of(heard_at) if heard_at else book.there_ms",
         new="seen_ms = None",
-        test=f"{_RECORDER}::test_what_ends_while_no_server_runs_was_there_at_the_last_listing",
+        test=f"{_RECORDER}::test_what_listings_lack_is_known_until_it_was_heard_of_and_forgotten_once_it"
+        "_is_back",
     ),
 )
 RECKONED = (
