@@ -131,8 +131,7 @@ WRITTEN = (
         where=f"{_IN}state.cost_recorder:CostRecorder._note_listing",
         old="seen_ms = ms_of(heard_at) if heard_at else book.there_ms",
         new="seen_ms = None",
-        test=f"{_RECORDER}::test_what_listings_lack_is_known_until_it_was_heard_of_and_forgotten_once_it"
-        "_is_back",
+        test=f"{_RECORDER}::test_who_is_lacked_by_listings_was_not_shown_by_them",
     ),
 )
 RECKONED = (

@@ -22,7 +22,7 @@ from longshore.dispatcher.domain.ledger import (
 from longshore.dispatcher.domain.messages import BehaviorRequested, NoteListing
 from longshore.dispatcher.state.cost_recorder import DAEMON, NOTE_EACH_MS
 from longshore.drivers.interface import Resources
-from longshore.pool.messages import Probe
+from longshore.pool.messages import FindInstance, Probe
 from longshore.pool.model import BehaviorNote, IdleBehavior, PoolSettings
 from tests.rigs.engine import Rig
 from tests.rigs.per_instance_jobs import DaemonRig, daemon
@@ -223,3 +223,17 @@ def test_of_listings_in_quick_succession_few_are_written() -> None:
     assert rig.engine.costs.record(rig.now) == []
     rig.engine.pool.listed_at = worker.cloud.listed_at = at + 0.001
     assert rig.engine.costs.record(rig.now) == [NoteListing(at_ms=written + NOTE_EACH_MS)]
+
+
+def test_who_is_lacked_by_listings_was_not_shown_by_them() -> None:
+    rig = Rig(make_type(1), pool=PoolSettings(gone_after_s=6000, idle_timeout_s=100_000))
+    rig.silent |= {FindInstance, Probe}
+    rig.submit(make_container(1))
+    rig.advance(100)
+    rig.cloud.pop("i-001")
+    shown_ms = rig.listed_ms
+    rig.advance(300)
+    assert rig.listed_ms > shown_ms
+    seen_ms = rig.bills["i-001"].seen_ms
+    assert seen_ms is not None
+    assert seen_ms < rig.listed_ms
