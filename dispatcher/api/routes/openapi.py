@@ -148,7 +148,7 @@ _REQUEST_HEADERS: Mapping[str, dict[str, Any]] = {
     TRACE_HEADER: {
         "description": "The trace that this is part of (W3C Trace Context): containers get it as"
         " TRACEPARENT. What is no such value is ignored.",
-        "schema": {"type": "string", "maxLength": 8000},
+        "schema": {"type": "string"},
     },
     "Last-Event-ID": {
         "description": "The id of the event that came last, to go on after it.",
