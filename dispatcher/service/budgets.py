@@ -102,7 +102,6 @@ class BudgetService:
         self._settings, self._now = settings, now
         records = store.ledger.budgets()
         self._memories = dict(records.memories)
-        self._days_told = set(records.unusual_days)
         self._standings: dict[str, BudgetStanding] = {}
         self._stops: tuple[BudgetStop, ...] = runtime.view.budget_stops
         #: For which hour each was forecast last, and which day was looked at last.
@@ -205,11 +204,9 @@ class BudgetService:
             )
             if found is None:
                 return
-            new = [each for each in found if (each.project, each.day) not in self._days_told]
-            pairs = [told_of_day(each, self._now()) for each in new]
+            pairs = [told_of_day(each, self._now()) for each in found]
             changes = [*(change for change, _ in pairs), looked_at(day)]
             await self._teller.tell(changes, [told for _, told in pairs])
-            self._days_told |= {(each.project, each.day) for each in new}
             self._day_looked_at = day.name
 
 

@@ -183,8 +183,8 @@ BUDGET_STOPS: Final[tuple[EdgeDefect, ...]] = (
         name="a_restart_tells_a_day_again",
         guard="An unusual day is told once",
         file=_LOOK,
-        old=" if (each.project, each.day) not in self._days_told]",
-        new="]",
+        old="        self._day_looked_at = last_looked_at(records.unusual_days)\n",
+        new='        self._day_looked_at = ""\n',
         test=f"{_DAYS}::test_an_unusual_day_is_told_once_also_over_a_restart",
     ),
     EdgeDefect(
