@@ -18,7 +18,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import (
     Snapshot,
 )
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
-from longshore.dispatcher.scheduler.scale_up.problem import options_of
+from longshore.dispatcher.scheduler.scale_up.problem import options_of, within_price
 from longshore.dispatcher.scheduler.scale_up.solve import (
     Item,
     NewInstance,
@@ -78,6 +78,7 @@ class CreateLimits:
         self._tried: set[Scope] = set()
         self._options: dict[int, tuple[Option, ...]] = {}
         self._with_room: dict[int, tuple[Option, ...]] = {}
+        self._types_with_room: dict[int, tuple[InstanceType, ...]] = {}
 
     def create_block(self, type_: InstanceType) -> CreateBlock | None:
         """Return what keeps a type from being created now, None when nothing does."""
@@ -97,6 +98,11 @@ class CreateLimits:
     def options(self, line: ClassPlacement) -> tuple[Option, ...]:
         """Return the types of a class that may be created, before any is."""
         known = self._options.get(line.number)
+        if known is None and not self._limits.prepaid_left:
+            free_types = (each for each in self.with_room(line) if self._of(each)[0] is None)
+            need = line.request_class.need
+            known = tuple(Option(type=each, need=need(each)) for each in free_types)
+            self._options[line.number] = known
         if known is None:
             options = self._options_with_room(line)
             free = (each for each in options if self._of(each.type)[0] is None)
@@ -120,19 +126,29 @@ class CreateLimits:
 
         Those that are too dear but for what is prepaid are not among them once that is used up.
         """
-        options = self._options_with_room(line)
-        return tuple(each.type for each in options if self.is_within_price(each))
+        if self._limits.prepaid_left:
+            options = self._options_with_room(line)
+            return tuple(each.type for each in options if self.is_within_price(each))
+        # Nearly always: nothing changes in a pass, and asked for of each class.
+        known = self._types_with_room.get(line.number)
+        if known is None:
+            known = within_price(self._having_room(line), self._limits.max_price_factor)
+            self._types_with_room[line.number] = known
+        return known
 
     def _options_with_room(self, line: ClassPlacement) -> tuple[Option, ...]:
         known = self._with_room.get(line.number)
         if known is None:
-            needs = line.request_class.needs
-            as_new = map(self._limits.as_new, line.request_class.types)
-            having = [type_ for type_ in as_new if has_room(type_, needs[type_.name])]
             factor = self._limits.max_price_factor
+            having = self._having_room(line)
             known = options_of(having, line.request_class.need, max_price_factor=factor)
             self._with_room[line.number] = known
         return known
+
+    def _having_room(self, line: ClassPlacement) -> list[InstanceType]:
+        needs = line.request_class.needs
+        as_new = map(self._limits.as_new, line.request_class.types)
+        return [type_ for type_ in as_new if has_room(type_, needs[type_.name])]
 
     def has_allowances(self, type_: InstanceType) -> bool:
         """Return whether of a type, alone or with others, only some may be created now."""

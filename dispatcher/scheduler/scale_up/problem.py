@@ -46,9 +46,7 @@ def options_of(
     max_price_factor: float | None,
 ) -> tuple[Option, ...]:
     """Return types (cheapest first) as options; those beyond the factor are only to be prepaid."""
-    limit = None
-    if types and max_price_factor is not None:
-        limit = types[0].effective_usd_per_hour * Decimal(str(max_price_factor))
+    limit = _limit_of(types, max_price_factor)
     return tuple(
         Option(
             type=type_,
@@ -57,6 +55,22 @@ def options_of(
         )
         for type_ in types
     )
+
+
+def within_price(
+    types: Sequence[InstanceType], max_price_factor: float | None
+) -> tuple[InstanceType, ...]:
+    """Return those of types (cheapest first) that are not too dear, where nothing is prepaid."""
+    limit = _limit_of(types, max_price_factor)
+    if limit is None or types[-1].effective_usd_per_hour <= limit:
+        return tuple(types)
+    return tuple(each for each in types if each.effective_usd_per_hour <= limit)
+
+
+def _limit_of(types: Sequence[InstanceType], max_price_factor: float | None) -> Decimal | None:
+    if not types or max_price_factor is None:
+        return None
+    return types[0].effective_usd_per_hour * Decimal(str(max_price_factor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
