@@ -18,7 +18,7 @@ from longshore.dispatcher.scheduler.placement.snapshot import (
     Snapshot,
 )
 from longshore.dispatcher.scheduler.scale_up.dominated import worthwhile
-from longshore.dispatcher.scheduler.scale_up.problem import options_of, within_price
+from longshore.dispatcher.scheduler.scale_up.problem import options_of, within_factor
 from longshore.dispatcher.scheduler.scale_up.solve import (
     Item,
     NewInstance,
@@ -132,7 +132,7 @@ class CreateLimits:
         # Nearly always: nothing changes in a pass, and asked for of each class.
         known = self._types_with_room.get(line.number)
         if known is None:
-            known = within_price(self._having_room(line), self._limits.max_price_factor)
+            known = within_factor(self._having_room(line), self._limits.max_price_factor)
             self._types_with_room[line.number] = known
         return known
 

@@ -57,7 +57,7 @@ def options_of(
     )
 
 
-def within_price(
+def within_factor(
     types: Sequence[InstanceType], max_price_factor: float | None
 ) -> tuple[InstanceType, ...]:
     """Return those of types (cheapest first) that are not too dear, where nothing is prepaid."""
